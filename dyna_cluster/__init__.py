@@ -1,0 +1,1 @@
+"""What keeps a training job running on the nodes it has."""

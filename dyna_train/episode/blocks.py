@@ -1,0 +1,76 @@
+"""State blocks: the vectors of a stretch of steps, laid out so that one dtype writes and reads them.
+
+Every record of a topic has the same length, and a block holds the records of step 0, of step 1, ... each
+in header order. So a block is an array of steps, and a topic is a strided view of it.
+
+Array axes: T steps, D dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from mcap.opcode import Opcode
+from numpy.typing import NDArray
+
+from dyna_train.episode.container import RECORD_HEAD_BYTES, ChunkRecords
+from dyna_train.episode.schemas import vector_head
+
+
+def step_dtype(dims: Sequence[int]) -> np.dtype[np.void]:
+    """All vector records of one step, packed: field i is the MCAP message record of topic i."""
+    return np.dtype([(str(i), _record_dtype(dim)) for i, dim in enumerate(dims)])
+
+
+def build_block(
+    first_step: int,
+    grid_ns: NDArray[np.int64],
+    channels: Sequence[int],
+    values: Sequence[NDArray[np.float32]],
+    capture_ns: Sequence[NDArray[np.int64]],
+) -> ChunkRecords:
+    """The chunk of steps first_step .. first_step + T.
+
+    grid_ns: int64 [T]. For topic i: channels[i] its id, values[i] float32 [T, D], capture_ns[i] int64 [T].
+    """
+    num_steps = len(grid_ns)
+    dtype = step_dtype([topic_TD.shape[1] for topic_TD in values])
+    block = np.zeros(num_steps, dtype)
+    offsets = {}
+    for i, channel in enumerate(channels):
+        record = block[str(i)]
+        dim = values[i].shape[1]
+        record["opcode"] = Opcode.MESSAGE
+        record["length"] = _record_dtype(dim).itemsize - RECORD_HEAD_BYTES
+        record["channel"] = channel
+        record["sequence"] = np.arange(first_step, first_step + num_steps)
+        record["log_time"] = grid_ns
+        record["publish_time"] = capture_ns[i]
+        record["head"] = np.frombuffer(vector_head(dim), np.uint8)
+        record["values"] = values[i]
+        field = dtype.fields[str(i)][1] if dtype.fields else 0
+        at = range(field, num_steps * dtype.itemsize, dtype.itemsize)
+        offsets[channel] = list(zip(grid_ns.tolist(), at, strict=True))
+    return ChunkRecords(block.tobytes(), int(grid_ns[0]), int(grid_ns[-1]), offsets)
+
+
+def read_block(data: bytes, dims: Sequence[int]) -> list[NDArray[np.float32]]:
+    """Values of every topic in an uncompressed block, float32 [T, D] each, copied out of it."""
+    block = np.frombuffer(data, step_dtype(dims))
+    return [np.ascontiguousarray(block[str(i)]["values"], dtype=np.float32) for i in range(len(dims))]
+
+
+def _record_dtype(dim: int) -> np.dtype[np.void]:
+    return np.dtype(
+        [
+            ("opcode", "u1"),
+            ("length", "<u8"),
+            ("channel", "<u2"),
+            ("sequence", "<u4"),
+            ("log_time", "<u8"),
+            ("publish_time", "<u8"),
+            ("head", "u1", (len(vector_head(dim)),)),
+            ("values", "<f4", (dim,)),
+        ]
+    )

@@ -1,0 +1,130 @@
+"""From how a model reads to how the file lies: `ReadPattern -> EpisodeLayout` (pure).
+
+A window needs a few frames, and a decoder must run from the keyframe before each. A longer GOP saves
+bytes and costs decoded frames; the pattern decides which is worth more.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from dyna_train.errors import BadInput
+
+MAX_GOP_S = Fraction(2)
+CHUNK_S = Fraction(1)  # 3 cameras of 640x480 at crf 18: 0.75 MB, inside the 0.25-4 MiB that read well
+BLOCK_S = Fraction(2)  # state blocks of 2 s: one merged request reads them with the video beside them
+_GOP_THIRTIETHS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 30, 40, 60)  # lengths to choose from, in 1/30 s up to 2 s
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPattern:
+    """How a model samples an episode around an anchor.
+
+    frame_offsets_s: times of the wanted frames from the first one, seconds, ascending, of every camera.
+    horizon_s: length of the state and action chunk.
+    decode_price: cost of decoding as many frames as are wanted, in units of storing the same video
+    without keyframes; it folds in the epochs a file is read and the windows that share one decode.
+    """
+
+    name: str
+    frame_offsets_s: tuple[Fraction, ...]
+    horizon_s: float
+    decode_price: float = 0.1
+
+    def frame_offsets(self, rate_hz: float) -> tuple[int, ...]:
+        """The offsets in whole steps at `rate_hz`, ascending, without repeats."""
+        rate = Fraction(rate_hz)
+        return tuple(sorted({round(offset * rate) for offset in self.frame_offsets_s}))
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeLayout:
+    """Where the cuts of a file lie, in steps.
+
+    gop: steps from keyframe to keyframe, the same and aligned on all cameras. gops_per_chunk: whole GOPs
+    of all cameras in one video chunk. steps_per_block: steps in one state chunk, a multiple of the
+    video chunk's. Raises BadInput for cuts that do not nest.
+    """
+
+    gop: int
+    gops_per_chunk: int
+    steps_per_block: int
+
+    def __post_init__(self) -> None:
+        """Refuse cuts that do not nest."""
+        if min(self.gop, self.gops_per_chunk, self.steps_per_block) < 1:
+            raise BadInput(f"{self}: every length must be at least 1")
+        if self.steps_per_block % self.steps_per_chunk:
+            raise BadInput(
+                f"{self}: steps_per_block must be a multiple of gop x gops_per_chunk = {self.steps_per_chunk}"
+            )
+
+    @property
+    def steps_per_chunk(self) -> int:
+        """Steps in one video chunk."""
+        return self.gop * self.gops_per_chunk
+
+
+PATTERNS = {
+    # two frames 0.2 s apart and a short action chunk
+    "vla": ReadPattern("vla", (Fraction(0), Fraction(1, 5)), horizon_s=1.0),
+    # both kinds of model read the files: judged by eight frames over 1.4 s
+    "mixed": ReadPattern("mixed", tuple(Fraction(k, 5) for k in range(8)), horizon_s=1.6),
+    # a world model that reads every frame of 1.6 s
+    "wam": ReadPattern("wam", tuple(Fraction(k, 30) for k in range(48)), horizon_s=1.6),
+}
+
+
+def decoded_frames(offsets: Sequence[int], gop: int) -> float:
+    """Mean number of frames one camera decodes for a window with these step offsets, over all phases.
+
+    For every phase of the anchor in its GOP, each touched GOP costs its last wanted position + 1.
+    """
+    wanted_PW = np.arange(gop)[:, None] + np.asarray(sorted(offsets), dtype=np.int64)[None, :]
+    gop_PW, cost_PW = wanted_PW // gop, wanted_PW % gop + 1
+    last_PW = np.ones(wanted_PW.shape, dtype=bool)  # the last wanted frame of each touched GOP
+    last_PW[:, :-1] = gop_PW[:, 1:] != gop_PW[:, :-1]
+    return float((cost_PW * last_PW).sum() / gop)
+
+
+def relative_size(gop: int, keyframe_ratio: float) -> float:
+    """Bytes of a video with this GOP over those without keyframes, one of which weighs keyframe_ratio."""
+    return 1 + (keyframe_ratio - 1) / gop
+
+
+def plan_layout(pattern_name: str, rate_hz: float, *, keyframe_ratio: float = 7.0) -> EpisodeLayout:
+    """The layout that serves pattern `vla`, `mixed` or `wam` best at `rate_hz` steps per second.
+
+    keyframe_ratio: bytes of a keyframe over those of another frame; 7 was measured on noisy robot footage
+    at crf 23. The GOP is never longer than 2 s. Raises BadInput for an unknown pattern or rate.
+    """
+    pattern = _pattern(pattern_name)
+    if not 0 < rate_hz < float("inf"):
+        raise BadInput(f"rate_hz = {rate_hz}: expected a positive number of steps per second")
+    offsets = pattern.frame_offsets(rate_hz)
+
+    def cost(gop: int) -> float:
+        decode = decoded_frames(offsets, gop) / len(offsets)
+        return relative_size(gop, keyframe_ratio) + pattern.decode_price * decode
+
+    rate = Fraction(rate_hz)
+    longest = max(1, int(MAX_GOP_S * rate))
+    gop = min(sorted({min(longest, max(1, round(k * rate / 30))) for k in _GOP_THIRTIETHS}), key=cost)
+    gops_per_chunk = max(1, round(CHUNK_S * rate / gop))
+    chunk = gop * gops_per_chunk
+    chunks_per_block = max(1, ceil(BLOCK_S * rate / chunk))
+    return EpisodeLayout(gop, gops_per_chunk, steps_per_block=chunk * chunks_per_block)
+
+
+def _pattern(name: str) -> ReadPattern:
+    if name in PATTERNS:
+        return PATTERNS[name]
+    near = difflib.get_close_matches(name, PATTERNS, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(PATTERNS)}"
+    raise BadInput(f"unknown read pattern '{name}'; {hint}")

@@ -1,0 +1,270 @@
+"""The episode profile `dyna.episode/1`: names, topics, header, and how they look as MCAP metadata.
+
+An episode file is MCAP with two topic groups that never share a chunk: `video` (all cameras) and `state`
+(proprioception and action vectors). All topics lie on one grid of `num_steps` steps at `rate_hz`:
+`log_time` is the grid time of a step, `publish_time` the time of capture. Ends are exclusive.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dyna_train.errors import BadInput, CorruptEpisode
+
+PROFILE = "dyna.episode/1"
+VIDEO_GROUP = "video"
+STATE_GROUP = "state"
+
+RECORD_PROFILE = "dyna.profile"
+RECORD_VERSIONS = "dyna.versions"
+RECORD_EPISODE = "dyna.episode"
+RECORD_QC = "dyna.qc"
+RECORD_SYNC = "dyna.sync"
+
+Role = Literal["state", "action"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SECOND_NS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CameraTrack:
+    """One camera: its name and the true size of its frames in pixels (odd sizes allowed)."""
+
+    name: str
+    width: int
+    height: int
+
+    @property
+    def topic(self) -> str:
+        """`/camera/<name>/video`."""
+        return f"/camera/{self.name}/video"
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTrack:
+    """One float32 vector topic; `names` and `units` hold one entry per dimension."""
+
+    name: str
+    role: Role
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+
+    @property
+    def topic(self) -> str:
+        """`/state/<name>` or `/action/<name>`."""
+        return f"/{self.role}/{self.name}"
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeHeader:
+    """What an episode file says of itself.
+
+    start_ns: grid time of step 0, ns since the epoch. rate_hz: steps per second. success: None where
+    nobody said. versions: `schema_version`, `pipeline_version`, ... quality: verdicts of the gates.
+    Raises BadInput naming the episode and the field that cannot be.
+    """
+
+    episode_id: int
+    source: str
+    name: str
+    robot: str
+    task: str
+    success: bool | None
+    start_ns: int
+    rate_hz: float
+    num_steps: int
+    cameras: tuple[CameraTrack, ...]
+    vectors: tuple[VectorTrack, ...]
+    versions: Mapping[str, str]
+    quality: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        """Refuse a header that no file could keep."""
+        faults = list(_faults(self))
+        if faults:
+            raise BadInput(f"episode {self.episode_id} ('{self.name}'): {'; '.join(faults)}")
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All topics in file order: cameras, then vectors."""
+        return (*(camera.topic for camera in self.cameras), *(vector.topic for vector in self.vectors))
+
+    def camera(self, name: str) -> CameraTrack:
+        """The camera `name`; raises BadInput with the names there are."""
+        for camera in self.cameras:
+            if camera.name == name:
+                return camera
+        known = ", ".join(camera.name for camera in self.cameras) or "none"
+        raise BadInput(f"episode {self.episode_id}: no camera '{name}'; its cameras: {known}")
+
+    def vector(self, topic: str) -> VectorTrack:
+        """The vector of `topic` (as `/state/<name>`); raises BadInput with the topics there are."""
+        for vector in self.vectors:
+            if vector.topic == topic:
+                return vector
+        known = ", ".join(vector.topic for vector in self.vectors) or "none"
+        raise BadInput(f"episode {self.episode_id}: no vector topic '{topic}'; its vectors: {known}")
+
+
+def step_time_ns(start_ns: int, rate_hz: float, step: int) -> int:
+    """Grid time of `step` in ns: start + step / rate, rounded to the nearest ns (halves up), exactly."""
+    rate = Fraction(rate_hz)
+    return start_ns + (2 * step * _SECOND_NS * rate.denominator + rate.numerator) // (2 * rate.numerator)
+
+
+def grid_times_ns(start_ns: int, rate_hz: float, num_steps: int) -> NDArray[np.int64]:
+    """Grid times of steps 0 .. num_steps, int64 [T] ns; equal to `step_time_ns` of each."""
+    rate = Fraction(rate_hz)
+    scale, half, twice = 2 * _SECOND_NS * rate.denominator, rate.numerator, 2 * rate.numerator
+    times = [start_ns + (step * scale + half) // twice for step in range(num_steps)]
+    return np.array(times, dtype=np.int64)
+
+
+def episode_path(shard_key: str, episode_id: int, content_hash: str) -> str:
+    """The object name of an episode file, from the sha256 (64 hex digits) of its bytes.
+
+    Immutable objects: other content is another name. Raises BadInput for anything but a sha256.
+    """
+    if not _SHA256.fullmatch(content_hash):
+        raise BadInput(
+            f"content hash of episode {episode_id}: expected 64 hex digits, found {content_hash!r}"
+        )
+    return f"episodes/{shard_key}/{episode_id}-{content_hash[:16]}.mcap"
+
+
+def _faults(header: EpisodeHeader) -> Iterator[str]:
+    topics = header.topics
+    if not topics:
+        yield "it has neither cameras nor vectors; expected at least one"
+    for topic in sorted({topic for topic in topics if topics.count(topic) > 1}):
+        yield f"topic {topic} stands twice; every topic needs its own name"
+    if header.num_steps < 1:
+        yield f"num_steps = {header.num_steps}, expected at least 1"
+    if not 0 < header.rate_hz < float("inf"):
+        yield f"rate_hz = {header.rate_hz}, expected a positive number"
+    if header.start_ns < 0:
+        yield f"start_ns = {header.start_ns}, expected 0 or more"
+    for camera in header.cameras:
+        if not _NAME.fullmatch(camera.name) or camera.width < 1 or camera.height < 1:
+            yield f"camera '{camera.name}' of {camera.width}x{camera.height} needs a plain name and a size"
+    for vector in header.vectors:
+        if not _NAME.fullmatch(vector.name) or vector.role not in ("state", "action") or not vector.names:
+            yield f"vector {vector.topic} of {vector.dim} dimensions needs a plain name, a role, a dimension"
+        if len(vector.units) != vector.dim:
+            yield f"vector {vector.topic} has {vector.dim} names but {len(vector.units)} units"
+
+
+def episode_records(header: EpisodeHeader) -> dict[str, dict[str, str]]:
+    """The metadata records that carry the header, by name; its tracks live in the channels."""
+    success = {None: "", True: "true", False: "false"}[header.success]
+    name, version = PROFILE.split("/")
+    return {
+        RECORD_PROFILE: {"name": name, "version": version},
+        RECORD_VERSIONS: dict(header.versions),
+        RECORD_EPISODE: {
+            "episode_id": str(header.episode_id),
+            "source": header.source,
+            "name": header.name,
+            "robot": header.robot,
+            "task": header.task,
+            "success": success,
+            "start_ns": str(header.start_ns),
+            "rate_hz": repr(float(header.rate_hz)),
+            "num_steps": str(header.num_steps),
+        },
+        RECORD_QC: dict(header.quality),
+    }
+
+
+def camera_metadata(camera: CameraTrack, rate_hz: float, gop: int, codec_params: str) -> dict[str, str]:
+    """Channel metadata of a camera; codec_params is what the encoder was told."""
+    return {
+        "group": VIDEO_GROUP,
+        "rate_hz": repr(float(rate_hz)),
+        "fps": repr(float(rate_hz)),
+        "width": str(camera.width),
+        "height": str(camera.height),
+        "gop": str(gop),
+        "codec_params": codec_params,
+    }
+
+
+def vector_metadata(vector: VectorTrack, rate_hz: float) -> dict[str, str]:
+    """Channel metadata of a vector; names and units are JSON lists."""
+    return {
+        "group": STATE_GROUP,
+        "rate_hz": repr(float(rate_hz)),
+        "dim": str(vector.dim),
+        "names": json.dumps(vector.names, ensure_ascii=False),
+        "units": json.dumps(vector.units, ensure_ascii=False),
+    }
+
+
+def read_header(
+    uri: str, channels: Mapping[str, Mapping[str, str]], records: Mapping[str, Mapping[str, str]]
+) -> EpisodeHeader:
+    """The header from channel metadata by topic (in file order) and metadata records by name.
+
+    Raises CorruptEpisode naming the record or topic that is absent or not what the profile says.
+    """
+    found = records.get(RECORD_PROFILE, {})
+    if f"{found.get('name')}/{found.get('version')}" != PROFILE:
+        raise CorruptEpisode(
+            f"{uri}: expected profile {PROFILE}, found {dict(found) or 'no dyna.profile record'}; "
+            "another tool may have rewritten the file"
+        )
+    try:
+        return _header(channels, records)
+    except (KeyError, ValueError) as error:
+        raise CorruptEpisode(f"{uri}: metadata does not describe a {PROFILE} file: {error!r}") from error
+
+
+def _header(
+    channels: Mapping[str, Mapping[str, str]], records: Mapping[str, Mapping[str, str]]
+) -> EpisodeHeader:
+    episode = records[RECORD_EPISODE]
+    success = {"": None, "true": True, "false": False}[episode["success"]]
+    return EpisodeHeader(
+        episode_id=int(episode["episode_id"]),
+        source=episode["source"],
+        name=episode["name"],
+        robot=episode["robot"],
+        task=episode["task"],
+        success=success,
+        start_ns=int(episode["start_ns"]),
+        rate_hz=float(episode["rate_hz"]),
+        num_steps=int(episode["num_steps"]),
+        cameras=tuple(
+            CameraTrack(topic.split("/")[2], int(metadata["width"]), int(metadata["height"]))
+            for topic, metadata in channels.items()
+            if metadata["group"] == VIDEO_GROUP
+        ),
+        vectors=tuple(
+            _vector(topic, metadata)
+            for topic, metadata in channels.items()
+            if metadata["group"] == STATE_GROUP
+        ),
+        versions=dict(records[RECORD_VERSIONS]),
+        quality=dict(records[RECORD_QC]),
+    )
+
+
+def _vector(topic: str, metadata: Mapping[str, str]) -> VectorTrack:
+    _, role, name = topic.split("/")
+    names, units = json.loads(metadata["names"]), json.loads(metadata["units"])
+    return VectorTrack(name, cast(Role, role), tuple(names), tuple(units))

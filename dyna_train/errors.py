@@ -1,0 +1,52 @@
+"""Every error a user can meet.
+
+    DynaError
+    ├── BadInput            what was handed to us cannot be used (also a ValueError)
+    │   ├── ConfigError     a TOML file or one of its keys
+    │   └── ManifestError   a manifest file
+    ├── EpisodeError        an episode file is not what its profile promises
+    │   ├── TruncatedEpisode
+    │   └── CorruptEpisode
+    └── MissingExtra        an optional part is not installed
+
+A message says what is wrong, where, what was expected, what was found, and what to do.
+"""
+
+
+class DynaError(Exception):
+    """Base of all errors that are meant for the user; programs print it without a traceback."""
+
+
+class BadInput(DynaError, ValueError):
+    """Input that cannot be used."""
+
+
+class ConfigError(BadInput):
+    """A configuration file, or a key in it, is wrong."""
+
+
+class ManifestError(BadInput):
+    """A manifest file is missing, damaged, or of another schema."""
+
+
+class EpisodeError(DynaError):
+    """An episode file breaks its profile."""
+
+
+class TruncatedEpisode(EpisodeError):
+    """An episode file ends before it should."""
+
+
+class CorruptEpisode(EpisodeError):
+    """Bytes of an episode file are not the ones that were written."""
+
+
+class MissingExtra(DynaError, ImportError):
+    """An optional dependency is needed and absent."""
+
+    @classmethod
+    def of(cls, module: str, extra: str, purpose: str) -> "MissingExtra":
+        """The error for a missing `module`, naming the command that installs its extra."""
+        return cls(
+            f"{purpose} needs the module '{module}', which is not installed. Run: pip install 'dyna[{extra}]'"
+        )

@@ -1,0 +1,51 @@
+"""What the command-line programs share: how they end."""
+
+from __future__ import annotations
+
+import enum
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+from rich.console import Console
+from rich.text import Text
+
+from dyna_train.errors import DynaError
+
+
+class Exit(enum.IntEnum):
+    """Exit codes of every program."""
+
+    OK = 0
+    WARNING = 1
+    FAILURE = 2
+    UNKNOWN = 3
+    INTERRUPTED = 130
+
+
+def run_program(app: Callable[[], object]) -> NoReturn:
+    """Run `app`, a typer program, and end the process.
+
+    A DynaError is printed to stderr as one message without a traceback and exits 2, Ctrl-C exits 130, an
+    error that nobody foresaw prints its traceback and exits 3. Commands exit with other codes through
+    `typer.Exit`.
+    """
+    try:
+        app()
+    except DynaError as error:
+        _print_error(str(error))
+        sys.exit(Exit.FAILURE)
+    except KeyboardInterrupt:
+        _print_error("interrupted")
+        sys.exit(Exit.INTERRUPTED)
+    except Exception:  # the edge of the process: Python's own exit code 1 would read as a warning
+        traceback.print_exc()
+        _print_error("this is a bug in dyna or its surroundings; please report the lines above")
+        sys.exit(Exit.UNKNOWN)
+    sys.exit(Exit.OK)
+
+
+def _print_error(message: str) -> None:
+    # Text, not markup: messages quote what users wrote, and rich would read [x] as a style.
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), message), soft_wrap=True)

@@ -1,0 +1,163 @@
+"""A few small real episode files and the manifest over them, for tests.
+
+Frames carry their step, episode and camera as flat grey levels that survive H.264; state and action are
+functions of the step, so that every value a sample holds can be told from its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import av
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dyna_train.episode.layout import EpisodeLayout
+from dyna_train.episode.profile import CameraTrack, EpisodeHeader, VectorTrack, episode_path
+from dyna_train.episode.writer import EpisodeWriter
+from dyna_train.manifest import Features, ManifestInfo, Statistics, VectorStatistics, write_manifest
+
+RATE_HZ = 10.0
+SIZE = (48, 64)
+LEVELS_PER_STEP = 4
+CAMERAS = (CameraTrack("left", 64, 48), CameraTrack("right", 64, 48))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """One manifest row: an episode and the steps of it."""
+
+    episode: int
+    start_step: int
+    num_steps: int
+
+
+@dataclass(frozen=True)
+class Corpus:
+    root: Path
+    manifest: Path
+    stretches: tuple[Stretch, ...]
+    uris: tuple[Path, ...]
+
+
+def state_of(episode: int, num_steps: int) -> NDArray[np.float32]:
+    """[T, 2]: the step, and the episode."""
+    steps = np.arange(num_steps)
+    return np.stack([steps, np.full(num_steps, episode)], axis=1).astype(np.float32)
+
+
+def action_of(episode: int, num_steps: int) -> NDArray[np.float32]:
+    """[T, 3]: smooth functions of the step that state and frames tell."""
+    steps = np.arange(num_steps)
+    return np.stack([np.sin(steps / 5), np.cos(steps / 5), steps / 20 + episode], axis=1).astype(np.float32)
+
+
+def grey_of(camera: int, step: int) -> int:
+    """Grey level of a frame; cameras run in opposite directions."""
+    return 20 + LEVELS_PER_STEP * step if camera == 0 else 235 - LEVELS_PER_STEP * step
+
+
+def build(
+    folder: Path,
+    *,
+    lengths: Sequence[int] = (24, 17, 30),
+    stretches: Sequence[Stretch] | None = None,
+    cameras: Sequence[CameraTrack] = CAMERAS,
+) -> Corpus:
+    """Write episodes of `lengths` steps and a manifest over `stretches`, by default all of each."""
+    written = [write_episode(folder, number, length, cameras) for number, length in enumerate(lengths)]
+    if stretches is None:
+        stretches = [Stretch(number, 0, length) for number, length in enumerate(lengths)]
+    hashes = [content_hash for _, content_hash in written]
+    manifest = build_manifest(folder, lengths=lengths, stretches=stretches, cameras=cameras, hashes=hashes)
+    return Corpus(folder, manifest, tuple(stretches), tuple(path for path, _ in written))
+
+
+def build_manifest(
+    folder: Path,
+    *,
+    lengths: Sequence[int],
+    stretches: Sequence[Stretch] | None = None,
+    cameras: Sequence[CameraTrack] = CAMERAS,
+    hashes: Sequence[int] | None = None,
+) -> Path:
+    """Only the manifest; without `hashes` its episode files exist nowhere."""
+    if stretches is None:
+        stretches = [Stretch(number, 0, length) for number, length in enumerate(lengths)]
+    hashes = [0] * len(lengths) if hashes is None else hashes
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "dataset": ["small"] * len(stretches),
+            "shard": [7] * len(stretches),
+            "episode_id": [100 + stretch.episode for stretch in stretches],
+            "content_hash": pa.array([hashes[stretch.episode] for stretch in stretches], pa.uint64()),
+            "start_step": [stretch.start_step for stretch in stretches],
+            "num_steps": [stretch.num_steps for stretch in stretches],
+            "task": [f"task {stretch.episode}" for stretch in stretches],
+        }
+    )
+    state = np.concatenate([state_of(number, length) for number, length in enumerate(lengths)])
+    action = np.concatenate([action_of(number, length) for number, length in enumerate(lengths)])
+    info = ManifestInfo(
+        name="small",
+        root=str(folder),
+        features=Features.of(_header(0, 1, cameras)),
+        statistics=Statistics(state=statistics_of(state), action=statistics_of(action)),
+        query="select 1",
+        table_versions={"episodes": 3},
+    )
+    manifest = folder / "manifest.arrow"
+    write_manifest(manifest, [rows], info=info)
+    return manifest
+
+
+def statistics_of(values: NDArray[np.float32]) -> VectorStatistics:
+    reduced = {name: getattr(values, name)(axis=0).tolist() for name in ("mean", "std", "min", "max")}
+    return VectorStatistics(**reduced)
+
+
+def write_episode(
+    folder: Path, number: int, num_steps: int, cameras: Sequence[CameraTrack]
+) -> tuple[Path, int]:
+    """Path of the episode file, named by its content, and the first 8 bytes of its hash as a number."""
+    header = _header(number, num_steps, cameras)
+    times = np.arange(num_steps, dtype=np.int64) * 100_000_000
+    vectors = {
+        "/state/arm": (state_of(number, num_steps), times),
+        "/action/arm": (action_of(number, num_steps), times),
+    }
+    part = folder / f"part-{number}.mcap"
+    with EpisodeWriter.create(part, header, EpisodeLayout(5, 2, 10), crf=10, vectors=vectors) as writer:
+        for place, camera in enumerate(cameras):
+            for step in range(num_steps):
+                pixels = np.full((camera.height, camera.width, 3), grey_of(place, step), np.uint8)
+                writer.add_frame(camera.name, av.VideoFrame.from_ndarray(pixels, "rgb24"), int(times[step]))
+        file = writer.finish()
+    target = folder / episode_path("shard-000007", 100 + number, file.sha256)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part.rename(target)
+    return target, int(file.sha256[:16], 16)
+
+
+def _header(number: int, num_steps: int, cameras: Sequence[CameraTrack]) -> EpisodeHeader:
+    return EpisodeHeader(
+        episode_id=100 + number,
+        source="small",
+        name=f"episode-{number}",
+        robot="arm",
+        task=f"task {number}",
+        success=True,
+        start_ns=0,
+        rate_hz=RATE_HZ,
+        num_steps=num_steps,
+        cameras=tuple(cameras),
+        vectors=(
+            VectorTrack("arm", "state", ("a", "b"), ("rad", "rad")),
+            VectorTrack("arm", "action", ("a", "b", "c"), ("rad", "rad", "rad")),
+        ),
+        versions={},
+        quality={},
+    )
