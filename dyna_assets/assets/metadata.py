@@ -1,0 +1,80 @@
+"""What a person sees of a materialization in Dagster's UI."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import dagster as dg
+
+from dyna_assets.shard_run import ShardRun, StepSummary
+from dyna_assets.sheet import contact_sheet
+from dyna_train.episode.profile import episode_path
+from dyna_train.episode.reader import Episode
+from dyna_train.files import open_store
+
+ROWS_SHOWN = 50
+
+
+def summary_metadata(summary: StepSummary) -> dict[str, Any]:
+    """Counts of rows, the time they took, and every row that did not pass with its reason."""
+    metadata: dict[str, Any] = {
+        "num_rows": summary.num_rows,
+        "num_done": summary.num_ok,
+        "num_current_before": summary.num_rows - summary.num_due,
+        "num_rejected": summary.num_rejected,
+        "num_errors": summary.num_errors,
+        "highest_episode_id": summary.highest_episode_id,
+        "seconds": round(summary.seconds, 3),
+    }
+    if summary.reasons:
+        records = [
+            dg.TableRecord({"recording": name, "reason": why}) for name, why in summary.reasons[:ROWS_SHOWN]
+        ]
+        metadata["not_passed"] = dg.MetadataValue.table(records)
+    return metadata
+
+
+def episode_metadata(run: ShardRun) -> dict[str, Any]:
+    """The shard's episode files: a table, the storage per camera-minute, links, one contact sheet."""
+    rows = run.warehouse.current("episodes", run.shard.number)
+    if not rows:
+        return {}
+    minutes = sum(len(row["cameras"]) * row["duration_s"] / 60 for row in rows)
+    records = [
+        dg.TableRecord(
+            {
+                "episode_id": row["episode_id"],
+                "recording": row["name"],
+                "seconds": round(row["duration_s"], 2),
+                "cameras": ", ".join(row["cameras"]),
+                "MB": round(row["size_bytes"] / 1e6, 3),
+                "raw_MB": round(row["raw_bytes"] / 1e6, 3),
+            }
+        )
+        for row in rows[:ROWS_SHOWN]
+    ]
+    first = rows[0]
+    uri = f"{run.settings.lake}/{episode_path(run.shard.key, first['episode_id'], first['content_hash'])}"
+    folder = f"{run.settings.lake}/episodes/{run.shard.key}"
+    return {
+        "episodes": dg.MetadataValue.table(records),
+        "hours": sum(row["duration_s"] for row in rows) / 3600,
+        "mb_per_camera_minute": sum(row["size_bytes"] for row in rows) / 1e6 / minutes if minutes else 0.0,
+        "folder": _link(folder),
+        "example_file": _link(uri),
+        "contact_sheet": dg.MetadataValue.md(_sheet(uri, run.settings.storage_options(uri))),
+    }
+
+
+def _link(uri: str) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.url(uri) if "://" in uri else dg.MetadataValue.path(uri)
+
+
+def _sheet(uri: str, options: dict[str, Any]) -> str:
+    """One episode's contact sheet as Markdown that carries its picture; kept under 50 kB, since it is stored in
+    the event log and travels with every listing of it.
+    """
+    with Episode.open(uri, open_store(uri, **options)[0]) as episode:
+        jpeg = contact_sheet(episode)
+    return f"![contact sheet](data:image/jpeg;base64,{base64.b64encode(jpeg).decode()})"

@@ -1,0 +1,207 @@
+"""The assets of a shard: one for each step that has its own version, gate or resources."""
+
+# No postponed annotations here: Dagster reads those of an asset's or sensor's parameters as objects.
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dagster as dg
+
+from dyna_assets.assets.metadata import episode_metadata, summary_metadata
+from dyna_assets.assets.partitions import SHARDS
+from dyna_assets.assets.resources import ShardResource
+from dyna_assets.shard_run import ShardRun, StepSummary
+from dyna_assets.stamps import STEPS
+
+OWNERS = ["team:data-engine"]
+RETRY = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""For infrastructure only: nothing about a single episode raises out of a step."""
+
+RECORDINGS = dg.AssetKey(["landing", "recordings"])
+GATE_BEFORE = dg.AssetKey(["quality", "gate_before"])
+EPISODES = dg.AssetKey(["episodes", "episode_files"])
+GATE_AFTER = dg.AssetKey(["quality", "gate_after"])
+LABELS = dg.AssetKey(["labels", "labels"])
+UPLOADS = dg.AssetKey(["landing", "uploads"])
+
+
+AssetBody = Callable[..., Any]
+
+
+def shard_asset(
+    step: str, key: dg.AssetKey, *, deps: list[dg.AssetKey], kinds: set[str], grain: str, **options: Any
+) -> Callable[[AssetBody], dg.AssetsDefinition]:
+    """An asset over the shards; `grain` says what a row of it is."""
+
+    def define(body: AssetBody) -> dg.AssetsDefinition:
+        return dg.asset(
+            body,
+            key=key,
+            deps=deps,
+            partitions_def=SHARDS,
+            group_name=key.path[0],
+            kinds=kinds,
+            owners=OWNERS,
+            description=grain,
+            code_version=STEPS[step].version if step in STEPS else "uploads:1",
+            retry_policy=RETRY,
+            **options,
+        )
+
+    return define
+
+
+@shard_asset(
+    "uploads",
+    UPLOADS,
+    deps=[],
+    kinds={"postgres"},
+    grain="One row per upload: committed or quiet, hashes verified, or quarantined with the reason.",
+)
+def uploads(shard: ShardResource) -> dg.MaterializeResult[None]:
+    """Verify the checksums of uploads that bring rows nobody has probed yet."""
+    if shard.run is None:
+        return dg.MaterializeResult(metadata={"num_rows": 0})
+    verified = shard.run.verify_uploads()
+    return dg.MaterializeResult(
+        metadata={
+            "num_rows": verified.num_uploads,
+            "num_verified": verified.num_verified,
+            "num_quarantined": len(verified.quarantined),
+            "quarantined": dg.MetadataValue.md(
+                "\n".join(f"- {line}" for line in verified.quarantined) or "none"
+            ),
+        }
+    )
+
+
+@shard_asset(
+    "recordings",
+    RECORDINGS,
+    deps=[UPLOADS],
+    kinds={"deltalake", "python"},
+    grain="One row per recording: topics, clocks, counts and metadata as its container states them.",
+)
+def recordings(shard: ShardResource) -> dg.MaterializeResult[None]:
+    """Probe recordings without decoding a picture."""
+    return _result(shard.run, "recordings")
+
+
+def _gate(key: dg.AssetKey) -> dg.AssetCheckSpec:
+    return dg.AssetCheckSpec(
+        "source_is_healthy",
+        asset=key,
+        blocking=True,
+        description="Stops the shard when more of its rows fail than the profile allows: then the source is broken.",
+    )
+
+
+@shard_asset(
+    "gate_before",
+    GATE_BEFORE,
+    deps=[RECORDINGS],
+    kinds={"deltalake"},
+    grain="One row per recording and check before the transform: value, threshold, verdict, reason.",
+    check_specs=[_gate(GATE_BEFORE)],
+)
+def gate_before(shard: ShardResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
+    """Judge what the probe found."""
+    yield from _gated(shard.run, "gate_before", GATE_BEFORE)
+
+
+@shard_asset(
+    "episodes",
+    EPISODES,
+    deps=[GATE_BEFORE],
+    kinds={"mcap", "deltalake"},
+    grain="One row per episode: its MCAP file with H.264 cameras and joint vectors on one time grid.",
+)
+def episode_files(shard: ShardResource) -> dg.MaterializeResult[None]:
+    """Align, encode and pack in one pass."""
+    if shard.run is None:
+        return dg.MaterializeResult(metadata={"num_rows": 0})
+    summary = shard.run.run("episodes")
+    return dg.MaterializeResult(metadata={**summary_metadata(summary), **episode_metadata(shard.run)})
+
+
+@shard_asset(
+    "gate_after",
+    GATE_AFTER,
+    deps=[EPISODES],
+    kinds={"deltalake"},
+    grain="One row per episode and check after the transform, from reading the file back.",
+    check_specs=[_gate(GATE_AFTER)],
+)
+def gate_after(shard: ShardResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
+    """Judge what the episode file shows; the shard's last critical step."""
+    yield from _gated(shard.run, "gate_after", GATE_AFTER)
+    if shard.run is not None:
+        shard.run.settle()
+
+
+@shard_asset(
+    "labels",
+    LABELS,
+    deps=[GATE_BEFORE],
+    kinds={"deltalake"},
+    grain="One row per episode: task text and success label, from the recording or its upload.",
+    output_required=False,
+)
+def labels(context: dg.AssetExecutionContext, shard: ShardResource) -> Iterator[dg.MaterializeResult[None]]:
+    """Not critical: a failure is logged, yields nothing, and leaves its rows to the next run."""
+    try:
+        result = _result(shard.run, "labels")
+    except Exception:  # the edge of a non-critical step: whatever it is, the run goes on
+        context.log.exception(
+            "labels failed; episodes are not affected. Run the profile 'relabel' to try again"
+        )
+        return
+    yield result
+
+
+SHARD_ASSETS = [uploads, recordings, gate_before, episode_files, gate_after, labels]
+ASSET_OF = {
+    "recordings": RECORDINGS,
+    "gate_before": GATE_BEFORE,
+    "episodes": EPISODES,
+    "gate_after": GATE_AFTER,
+    "labels": LABELS,
+}
+"""step -> its asset"""
+
+
+def _result(run: ShardRun | None, step: str) -> dg.MaterializeResult[None]:
+    if run is None:
+        return dg.MaterializeResult(metadata={"num_rows": 0})
+    return dg.MaterializeResult(metadata=summary_metadata(run.run(step)))
+
+
+def _gated(
+    run: ShardRun | None, step: str, key: dg.AssetKey
+) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
+    if run is None:
+        yield dg.AssetCheckResult(check_name="source_is_healthy", asset_key=key, passed=True)
+        yield dg.MaterializeResult(asset_key=key, metadata={"num_rows": 0})
+        return
+    summary = run.run(step)
+    yield dg.MaterializeResult(asset_key=key, metadata=summary_metadata(summary))
+    yield _health(run, summary, key)
+
+
+def _health(run: ShardRun, summary: StepSummary, key: dg.AssetKey) -> dg.AssetCheckResult:
+    profile = run.profile
+    share = summary.failed / max(summary.num_rows, 1)
+    broken = summary.failed >= profile.min_failed_rows and share > profile.max_failed_share
+    return dg.AssetCheckResult(
+        check_name="source_is_healthy",
+        asset_key=key,
+        passed=not broken,
+        metadata={
+            "failed_rows": summary.failed,
+            "failed_share": share,
+            "max_failed_share": profile.max_failed_share,
+            "reasons": dg.MetadataValue.md(
+                "\n".join(f"- {name}: {why}" for name, why in summary.reasons) or "none"
+            ),
+        },
+    )

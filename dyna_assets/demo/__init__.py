@@ -1,0 +1,1 @@
+"""The whole path in one command: record or take recordings, ingest, curate, train, report."""

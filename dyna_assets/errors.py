@@ -1,0 +1,34 @@
+"""Errors of the asset graph, on top of `dyna_train.errors`.
+
+    DynaError
+    └── BadInput
+        ├── UploadError      an upload breaks the landing protocol: it is quarantined
+        ├── RecordingError   a recording cannot be read as what it claims to be: its row is rejected
+        ├── CurationError    a question to the warehouse that cannot be answered
+        └── SetupError       this machine or its configuration cannot run the asset graph
+
+Anything else that leaves a step (an unreachable store, a full disk) is infrastructure: it fails the
+run, which is retried, and costs no episode its verdict.
+"""
+
+from dyna_train.errors import BadInput
+
+
+class UploadError(BadInput):
+    """An upload breaks the landing protocol."""
+
+
+class RecordingError(BadInput):
+    """A recording cannot be read; `check` names the quality check that rejects it."""
+
+    def __init__(self, message: str, *, check: str = "recording.readable") -> None:
+        super().__init__(message)
+        self.check = check
+
+
+class CurationError(BadInput):
+    """A curation request cannot be answered."""
+
+
+class SetupError(BadInput):
+    """This machine or its configuration cannot run the asset graph."""

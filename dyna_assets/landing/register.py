@@ -1,0 +1,197 @@
+"""From a landing folder to catalog rows: what landed, what is refused, what is still arriving."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from dyna_assets.catalog.catalog import Catalog
+from dyna_assets.catalog.rows import NewEpisode, NewUpload
+from dyna_assets.errors import RecordingError, UploadError
+from dyna_assets.landing.discover import FoundUpload, find_uploads
+from dyna_assets.landing.profile import SourceProfile
+from dyna_assets.landing.recording import Reader
+from dyna_assets.landing.sources import reader_named
+from dyna_assets.landing.upload import check_sizes
+from dyna_assets.settings import Settings
+from dyna_assets.stamps import all_versions
+from dyna_train.files import open_store
+
+
+@dataclass
+class Registration:
+    """What one look at the landing folders did. Names are '<source>: <upload>'."""
+
+    registered: dict[str, int] = field(default_factory=dict)
+    """upload -> episodes that are new or changed"""
+    quarantined: dict[str, str] = field(default_factory=dict)
+    """upload -> reason"""
+    arriving: dict[str, str] = field(default_factory=dict)
+    """upload -> how long its files have been quiet"""
+    ignored: dict[str, str] = field(default_factory=dict)
+    """folder -> why it is no upload by its source's rules"""
+    notes: list[str] = field(default_factory=list)
+    listing: str = ""
+    """digest of everything seen: equal as long as nothing changes"""
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes that are new or changed."""
+        return sum(self.registered.values())
+
+
+def register_landing(
+    catalog: Catalog,
+    sources: Mapping[str, SourceProfile],
+    settings: Settings,
+    *,
+    now: datetime,
+    seen: str = "",
+) -> Registration:
+    """Look at every source's landing folder once and register what is new.
+
+    seen: `listing` of an earlier look; if nothing changed since, the catalog is not asked at all.
+    A fault of one upload quarantines it and the rest goes on. Raises UploadError if a landing folder does
+    not exist, and whatever the store raises if it cannot be listed.
+    """
+    done = Registration()
+    found = {source: _look(source, settings, now) for source in sources.values()}
+    done.listing = hashlib.sha256(
+        repr([_signature(uploads) for uploads in found.values()]).encode()
+    ).hexdigest()
+    for source, uploads in found.items():
+        for upload in uploads:
+            if upload.state == "arriving":
+                done.arriving[_name(source, upload)] = upload.reason
+            elif upload.state == "ignored":
+                done.ignored[_name(source, upload)] = upload.reason
+        if done.listing != seen:
+            _register_source(catalog, source, uploads, settings, now, done)
+    return done
+
+
+def _look(source: SourceProfile, settings: Settings, now: datetime) -> list[FoundUpload]:
+    fs, root = open_store(source.landing, **settings.storage_options(source.landing))
+    try:
+        return find_uploads(
+            fs,
+            root.rstrip("/"),
+            quiet_period_s=source.quiet_period_s,
+            now_ns=int(now.timestamp() * 1e9),
+            reader=reader_named(source.reader),
+        )
+    except FileNotFoundError:
+        raise UploadError(
+            f"source '{source.name}': its landing folder {source.landing} does not exist. "
+            "Create it, or correct 'landing' in its TOML file"
+        ) from None
+
+
+def _register_source(
+    catalog: Catalog,
+    source: SourceProfile,
+    uploads: list[FoundUpload],
+    settings: Settings,
+    now: datetime,
+    done: Registration,
+) -> None:
+    catalog.add_source(source.name, landing_uri=source.landing, reader=source.reader, now=now)
+    known = catalog.known_uploads(source.name)
+    reader = reader_named(source.reader)
+    for upload in uploads:
+        if upload.state in ("arriving", "ignored") or known.get(upload.name) == upload.digest:
+            continue
+        try:
+            _register(catalog, source, reader, upload, settings, now, done)
+        except (UploadError, RecordingError) as error:
+            catalog.quarantine_upload(source.name, _as_new(source, upload, {}), reason=str(error), now=now)
+            done.quarantined[_name(source, upload)] = str(error)
+
+
+def _register(
+    catalog: Catalog,
+    source: SourceProfile,
+    reader: Reader,
+    upload: FoundUpload,
+    settings: Settings,
+    now: datetime,
+    done: Registration,
+) -> None:
+    if upload.state == "broken":
+        raise UploadError(upload.reason)
+    if upload.marker is not None:
+        check_sizes(upload.marker, upload.files, where=upload.uri)
+        if upload.marker.source != source.name:
+            raise UploadError(
+                f"{upload.uri}: its marker names source '{upload.marker.source}', but it landed in the folder of "
+                f"'{source.name}' ({source.landing}). Move it to its own source's folder"
+            )
+    refs = reader.recordings(upload.folder)
+    if not refs:
+        raise UploadError(f"{upload.uri}: reader '{source.reader}' finds no recording in it")
+    shares = Counter(name for ref in refs for name in ref.files)
+    episodes = [
+        NewEpisode(
+            name=episode_name(upload.name, ref.name),
+            files=ref.files,
+            input_hash=upload.input_hash(ref),
+            # a file that several recordings are read from counts for each with its share
+            size_bytes=sum(
+                upload.files[name].size_bytes // shares[name] for name in ref.files if name in upload.files
+            ),
+        )
+        for ref in refs
+    ]
+    notes = reader.notes(upload.folder)
+    registered = catalog.register_upload(
+        source.name,
+        _as_new(source, upload, {"reader": notes}),
+        episodes,
+        versions=all_versions(),
+        limits=settings.shards,
+        now=now,
+    )
+    done.notes += [f"{_name(source, upload)}: {note}" for note in notes]
+    done.registered[_name(source, upload)] = registered.num_new_episodes + registered.num_changed_episodes
+
+
+def episode_name(upload: str, recording: str) -> str:
+    """The source's own name of an episode, unique in the source: the recording's, below its upload's."""
+    return recording if upload == "." else f"{upload}/{recording}"
+
+
+def recording_name(upload: str, episode: str) -> str:
+    """The inverse of `episode_name`: what the reader calls it."""
+    return episode if upload == "." else episode.removeprefix(f"{upload}/")
+
+
+def _as_new(source: SourceProfile, upload: FoundUpload, notes: Mapping[str, object]) -> NewUpload:
+    marker = upload.marker
+    return NewUpload(
+        name=upload.name,
+        uri=upload.uri,
+        digest=upload.digest,
+        num_files=len(upload.files),
+        size_bytes=upload.size_bytes,
+        kind=marker.kind if marker else "",
+        marker=marker.model_dump(mode="json", by_alias=True) if marker else None,
+        robot=(marker.robot if marker else "") or source.robot,
+        task=(marker.task if marker else "") or source.task,
+        notes=notes,
+    )
+
+
+def _name(source: SourceProfile, upload: FoundUpload) -> str:
+    return f"{source.name}: {upload.name}"
+
+
+def _signature(uploads: list[FoundUpload]) -> list[tuple[str, str, str]]:
+    return [(upload.name, upload.digest, upload.state) for upload in uploads]
+
+
+def utc_now() -> datetime:
+    """The present, with its time zone."""
+    return datetime.now(UTC)

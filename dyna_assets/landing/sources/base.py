@@ -1,0 +1,155 @@
+"""What all readers share: values of foreign metadata, topic look-up, merging, guessing roles."""
+
+from __future__ import annotations
+
+import heapq
+import re
+import statistics
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from dyna_assets.errors import RecordingError
+from dyna_assets.landing.recording import FileInfo, Message, Recording, Roles, TopicInfo
+
+IS_ACTION = re.compile(r"leader|action|command|cmd|target", re.IGNORECASE)
+GENERIC_PARTS = frozenset(
+    {
+        "observation",
+        "observations",
+        "images",
+        "image",
+        "image_raw",
+        "image_rect",
+        "compressed",
+        "color",
+        "rgb",
+    }
+    | {"joint_states", "data"}
+)
+JOINT_PARTS = ("position", "velocity", "effort")
+TRUE_WORDS = frozenset({"true", "yes", "1", "success", "succeeded"})
+FALSE_WORDS = frozenset({"false", "no", "0", "failure", "failed", "fail"})
+
+
+def text_of(value: Any) -> str:
+    """Text from a metadata value that may be bytes, an array of one, None."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.item() if value.size == 1 else value.tolist()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="replace")
+    return "" if value is None else str(value)
+
+
+def truth_of(value: Any) -> bool | None:
+    """True, False, or None where the value says neither."""
+    word = text_of(value).strip().lower()
+    if word in TRUE_WORDS or word == "1.0":
+        return True
+    if word in FALSE_WORDS or word == "0.0":
+        return False
+    return None
+
+
+def first_of(values: Mapping[str, Any], *keys: str) -> Any:
+    """The value of the first key that is there, else None."""
+    return next((values[key] for key in keys if key in values), None)
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON knows it."""
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, bytes):
+        return text_of(value)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def info_of(topics: Mapping[str, TopicInfo], topic: str, where: str, missing: Mapping[str, str]) -> TopicInfo:
+    """The topic's entry, readable. Raises RecordingError naming file, topic and the reason."""
+    if topic in missing:
+        raise RecordingError(
+            f"{where}: topic '{topic}' cannot be read: {missing[topic]}", check="recording.complete"
+        )
+    if topic not in topics:
+        raise RecordingError(
+            f"{where}: no topic '{topic}'; topics here: {', '.join(sorted(topics)) or 'none'}"
+        )
+    info = topics[topic]
+    if info.kind == "other":
+        raise RecordingError(
+            f"{where}: topic '{topic}' ({info.encoding or 'of unknown type'}) is neither pictures nor "
+            "vectors that this reader knows; leave it out of the source's profile"
+        )
+    return info
+
+
+def merged(streams: Iterable[Iterator[Message]]) -> Iterator[Message]:
+    """Streams merged by time; holds one message of each."""
+    return heapq.merge(*streams, key=lambda message: message.time_ns)
+
+
+def files_with(files: Mapping[str, FileInfo], suffixes: Collection[str]) -> list[str]:
+    """Names with one of the suffixes, sorted."""
+    return sorted(name for name in files if name.lower().endswith(tuple(suffixes)))
+
+
+def guess_roles(topics: Mapping[str, TopicInfo], rate_hz: float) -> Roles:
+    """Cameras are pictures; vectors are actions by their name, else state.
+
+    Of a commanding arm's joints only the positions are an action: it also measures velocity and effort.
+    """
+    cameras = [name for name, info in topics.items() if info.kind == "image"]
+    vectors = [name for name, info in topics.items() if info.kind == "vector"]
+    actions = [name for name in vectors if IS_ACTION.search(name)]
+    states = [name for name in vectors if name not in actions]
+    actions = [name for name in actions if not _measured_beside_position(name, actions)]
+    return Roles(_named(cameras), _named(states), _named(actions), rate_hz)
+
+
+def _named(topics: Collection[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(short_names(topics).items())
+
+
+def _measured_beside_position(name: str, names: Collection[str]) -> bool:
+    base, _, last = name.rpartition(".")
+    return last in JOINT_PARTS[1:] and f"{base}.position" in names
+
+
+def short_names(topics: Collection[str]) -> dict[str, str]:
+    """Short unique name -> topic: the last parts of the topic's path that tell it from the others."""
+    parts = {topic: _telling_parts(topic) for topic in topics}
+    for count in range(1, max((len(part) for part in parts.values()), default=0) + 1):
+        names = {"_".join(part[-count:]): topic for topic, part in parts.items()}
+        if len(names) == len(topics):
+            return names
+    return {re.sub(r"[^A-Za-z0-9]+", "_", topic).strip("_"): topic for topic in topics}
+
+
+def _telling_parts(topic: str) -> list[str]:
+    parts = [re.sub(r"[^A-Za-z0-9_-]", "_", part).lstrip("_-") for part in re.split(r"[/.]", topic)]
+    parts = [part for part in parts if part]
+    telling = [part for part in parts if part.lower() not in GENERIC_PARTS] or parts or ["topic"]
+    if len(telling) > 1 and telling[-1] in JOINT_PARTS:  # 'position' alone says too little
+        telling[-2:] = ["_".join(telling[-2:])]
+    return telling
+
+
+def camera_rate_hz(recording: Recording, fallback_hz: float) -> float:
+    """The cameras' median rate, rounded to whole Hz; of the vectors' where there is no camera."""
+    rates = _rates(recording, lambda info: info.kind == "image")
+    rates = rates or _rates(recording, lambda info: info.kind == "vector")
+    return float(max(1, round(statistics.median_low(rates)))) if rates else fallback_hz
+
+
+def _rates(recording: Recording, wanted: Callable[[TopicInfo], bool]) -> list[float]:
+    rates = []
+    for name, info in recording.topics.items():
+        times = recording.times(name) if wanted(info) and info.num_messages > 1 else np.empty(0, np.int64)
+        step_ns = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+        if step_ns > 0:
+            rates.append(1e9 / step_ns)
+    return rates

@@ -1,0 +1,209 @@
+"""An open LeRobot episode: videos, and the rows of its data file. The same for v2.1 and v3.0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dyna_assets.errors import RecordingError
+from dyna_assets.landing.recording import Folder, Message, Recording, RecordingMeta, Roles, TopicInfo
+from dyna_assets.landing.sources.base import IS_ACTION, guess_roles, info_of, merged, plain
+from dyna_assets.landing.sources.lerobot import BOOKKEEPING, DatasetInfo, Episode, Feature, VideoPart
+from dyna_assets.landing.sources.lerobot_rows import EpisodeRows
+from dyna_assets.landing.sources.video import Video, VideoInfo, pts_to_ns
+from dyna_assets.landing.stills import StillInfo, still_info
+
+
+@dataclass(frozen=True, slots=True)
+class Camera:
+    """An episode's frames of one camera; origin: the tick of the episode's start."""
+
+    video: Video
+    info: VideoInfo
+    origin: int
+    num_frames: int
+
+
+class LeRobotRecording:
+    """One open episode. A topic whose file is missing or damaged is in meta.extra['missing'] instead."""
+
+    def __init__(
+        self,
+        folder: Folder,
+        fps: Fraction,
+        meta: RecordingMeta,
+        topics: Mapping[str, TopicInfo],
+        rows: EpisodeRows | None,
+        cameras: Mapping[str, Camera],
+    ) -> None:
+        self.meta = meta
+        self.topics = topics
+        self._folder, self._fps = folder, fps
+        self._rows, self._cameras = rows, cameras
+        self._where = folder.at(f"episode_{meta.extra['episode_index']:06d}")
+        self._pts: dict[str, NDArray[np.int64]] = {}
+
+    @classmethod
+    def open(cls, folder: Folder, info: DatasetInfo, episode: Episode) -> LeRobotRecording:
+        """Open what is there of an episode. Raises RecordingError only if the metadata is wrong."""
+        missing: dict[str, str] = {}
+        cameras = _cameras(folder, info, episode, missing)
+        rows, fault = _rows(folder, episode)
+        topics = {name: _camera_topic(name, camera) for name, camera in cameras.items()}
+        for name, feature in info.features.items():
+            if name in BOOKKEEPING or feature.dtype == "video":
+                continue
+            if rows is None or name not in rows.names:
+                missing[name] = fault or f"no such column in {episode.data_file}"
+            else:
+                topics[name] = _row_topic(feature, rows, folder)
+        return cls(folder, info.fps, _meta(info, episode, missing), topics, rows, cameras)
+
+    def times(self, topic: str) -> NDArray[np.int64]:
+        """Times [N] in ns since the episode's start, in presentation order. Raises RecordingError."""
+        self._readable(topic)
+        if topic not in self._cameras:
+            return self._episode_rows().times_ns(self._fps)
+        camera = self._cameras[topic]
+        return pts_to_ns(self._frame_pts(topic) - camera.origin, camera.info.time_base, self._fps)
+
+    def read(self, topics: Collection[str]) -> Iterator[Message]:
+        """Messages of `topics` merged by time; frames are decoded one at a time. Raises RecordingError."""
+        for topic in topics:
+            self._readable(topic)
+        return merged(self._stream(topic) for topic in topics)
+
+    def close(self) -> None:
+        """Release the data file."""
+        if self._rows is not None:
+            self._rows.close()
+
+    def __enter__(self) -> LeRobotRecording:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _readable(self, topic: str) -> TopicInfo:
+        return info_of(self.topics, topic, self._where, self.meta.extra["missing"])
+
+    def _stream(self, topic: str) -> Iterator[Message]:
+        times = self.times(topic).tolist()
+        for time_ns, payload in zip(times, self._payloads(topic), strict=True):
+            yield Message(topic, time_ns, payload)
+
+    def _payloads(self, topic: str) -> Iterator[Any]:
+        if topic in self._cameras:
+            return self._cameras[topic].video.frames(self._frame_pts(topic))
+        rows = self._episode_rows()
+        if self.topics[topic].kind == "image":
+            return rows.stills(topic, self._folder)
+        values = rows.vector(topic)
+        expected = len(self.topics[topic].names)
+        if values.shape[1] != expected:
+            raise RecordingError(
+                f"{rows.where}: topic '{topic}': info.json promises {expected} dimensions, "
+                f"the rows have {values.shape[1]}; correct 'shape' in info.json"
+            )
+        return iter(values)
+
+    def _frame_pts(self, topic: str) -> NDArray[np.int64]:
+        if topic not in self._pts:
+            self._pts[topic] = self._cameras[topic].video.pts()
+        return self._pts[topic]
+
+    def _episode_rows(self) -> EpisodeRows:
+        assert self._rows is not None  # a row topic is listed only when the data file opened
+        return self._rows
+
+
+def lerobot_roles(recording: Recording) -> Roles:
+    """Roles from the feature names (rewards and marks of the next step are neither); the grid is the fps."""
+    topics = {
+        name: info
+        for name, info in recording.topics.items()
+        if name.startswith("observation") or (IS_ACTION.search(name) and not name.startswith("next."))
+    }
+    return guess_roles(topics or recording.topics, float(recording.meta.extra["fps"]))
+
+
+def _meta(info: DatasetInfo, episode: Episode, missing: Mapping[str, str]) -> RecordingMeta:
+    extra = {
+        **{key: plain(value) for key, value in episode.extra.items()},
+        "episode_index": episode.index,
+        "fps": float(info.fps),
+        "num_steps_listed": episode.length,
+        "tasks": list(episode.tasks),
+        "missing": missing,
+        "notes": [feature.fault for feature in info.features.values() if feature.fault],
+    }
+    task = episode.tasks[0] if episode.tasks else ""
+    return RecordingMeta(task=task, success=episode.success, robot=info.robot, extra=extra)
+
+
+def _rows(folder: Folder, episode: Episode) -> tuple[EpisodeRows | None, str]:
+    """(the episode's rows, '') or (None, why they cannot be read)."""
+    if not folder.exists(episode.data_file):
+        return None, f"no file {folder.at(episode.data_file)}"
+    try:
+        return EpisodeRows.open(folder, episode.data_file, episode.index), ""
+    except RecordingError as error:
+        return None, str(error)
+
+
+def _cameras(
+    folder: Folder, info: DatasetInfo, episode: Episode, missing: dict[str, str]
+) -> dict[str, Camera]:
+    """The cameras whose file is there and opens; the others go to `missing` with the reason."""
+    cameras = {}
+    for name, part in episode.videos.items():
+        if not folder.exists(part.file):
+            missing[name] = f"no file {folder.at(part.file)}"
+            continue
+        try:
+            cameras[name] = _camera(Video(folder, part.file), part, info.fps)
+        except RecordingError as error:
+            missing[name] = str(error)
+    return cameras
+
+
+def _camera(file: Video, part: VideoPart, fps: Fraction) -> Camera:
+    info = file.info()
+    if part.end_s is None:
+        # Matroska does not state a count
+        return Camera(file, info, 0, info.num_frames or len(file.pts()))
+    # half a frame of slack: the stored float seconds may lie on either side of a frame's tick
+    half_frame = Fraction(1, 2) / fps / info.time_base
+    origin = round(Fraction(part.start_s) / info.time_base)
+    start = math.ceil(origin - half_frame)
+    stop = math.ceil(Fraction(part.end_s) / info.time_base - half_frame)
+    num_frames = round((Fraction(part.end_s) - Fraction(part.start_s)) * fps)
+    return Camera(Video(file.folder, file.name, start, stop), info, origin, num_frames)
+
+
+def _camera_topic(name: str, camera: Camera) -> TopicInfo:
+    info = camera.info
+    return TopicInfo(
+        name, "image", camera.num_frames, width=info.width, height=info.height, encoding=info.codec
+    )
+
+
+def _row_topic(feature: Feature, rows: EpisodeRows, folder: Folder) -> TopicInfo:
+    if feature.is_vector:
+        return TopicInfo(feature.name, "vector", rows.num_rows, feature.names, encoding=feature.dtype)
+    if feature.dtype != "image":
+        shape = " x ".join(map(str, feature.shape))
+        return TopicInfo(feature.name, "other", rows.num_rows, encoding=f"{feature.dtype} [{shape}]")
+    still = StillInfo("", 0, 0)
+    for payload in rows.stills(feature.name, folder):
+        still = still_info(payload, where=f"{rows.where}: column '{feature.name}'")
+        break
+    return TopicInfo(
+        feature.name, "image", rows.num_rows, width=still.width, height=still.height, encoding=still.encoding
+    )

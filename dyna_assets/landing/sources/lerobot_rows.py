@@ -1,0 +1,157 @@
+"""One episode's rows of a LeRobot data file (parquet): vectors, times and stored stills."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dyna_assets.errors import RecordingError
+from dyna_assets.landing.recording import Folder
+from dyna_assets.landing.sources.video import GRID_TOLERANCE, NS, ticks_to_ns
+
+STILLS_AT_ONCE = 16
+
+
+class EpisodeRows:
+    """The rows `start <= row < stop` of a parquet file. Columns are read when they are asked for."""
+
+    def __init__(self, where: str, handle: IO[bytes], file: Any, start: int, stop: int) -> None:
+        self.where = where
+        self.start, self.stop = start, stop
+        self._handle, self._file = handle, file
+
+    @classmethod
+    def open(cls, folder: Folder, name: str, episode_index: int) -> EpisodeRows:
+        """The episode's rows in the data file `name`. Raises RecordingError if it is cut or has none."""
+        where = folder.at(name)
+        handle = folder.open(name)
+        try:
+            file = pq.ParquetFile(handle)
+            start, stop = _row_range(file, episode_index, where)
+        except (pa.ArrowException, OSError) as error:
+            handle.close()
+            raise RecordingError(
+                f"{where}: not readable as parquet ({error}); record or upload it again"
+            ) from None
+        except RecordingError:
+            handle.close()
+            raise
+        return cls(where, handle, file, start, stop)
+
+    @property
+    def num_rows(self) -> int:
+        """Steps of the episode."""
+        return self.stop - self.start
+
+    @property
+    def names(self) -> list[str]:
+        """Column names."""
+        return list(self._file.schema_arrow.names)
+
+    def vector(self, name: str) -> NDArray[np.float64]:
+        """Column `name` as float64 [N, D]. Raises RecordingError naming a row without a value."""
+        column = self._column(name)
+        if column.null_count:
+            row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            raise RecordingError(f"{self.where}: column '{name}' has no value in row {self.start + row}")
+        if not pa.types.is_nested(column.type):
+            return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)[:, None]
+        lengths = np.asarray(pc.list_value_length(column))
+        if len(lengths) and (lengths != lengths[0]).any():
+            row = int(np.flatnonzero(lengths != lengths[0])[0])
+            raise RecordingError(
+                f"{self.where}: column '{name}' row {self.start + row}: expected {lengths[0]} values, "
+                f"as in the first row, found {lengths[row]}"
+            )
+        values = np.asarray(column.flatten().to_numpy(zero_copy_only=False), np.float64)
+        return values.reshape(len(column), -1)
+
+    def times_ns(self, fps: Fraction) -> NDArray[np.int64]:
+        """Times [N] in ns since the episode's start; exact grid instants where the stored times mean them.
+
+        The stored float32 seconds are off by up to half a float32 step, which must not move a row.
+        """
+        if "timestamp" not in self.names:
+            return ticks_to_ns(np.arange(self.num_rows, dtype=np.int64), 1 / fps)
+        stored_s = self.vector("timestamp")[:, 0]
+        frames = stored_s * float(fps)
+        numbers = np.rint(frames).astype(np.int64)
+        float32_step = np.spacing(np.abs(stored_s).max(initial=0.0).astype(np.float32)) * float(fps)
+        if np.abs(frames - numbers).max(initial=0.0) < max(GRID_TOLERANCE, float(float32_step)):
+            return ticks_to_ns(numbers, 1 / fps)
+        return np.rint(stored_s * NS).astype(np.int64)
+
+    def stills(self, name: str, folder: Folder) -> Iterator[bytes]:
+        """Encoded pictures of an image column, in row order."""
+        groups, row = _groups_of(self._file.metadata, self.start, self.stop)
+        for batch in self._file.iter_batches(STILLS_AT_ONCE, row_groups=groups, columns=[name]):
+            inside = batch.column(0).slice(max(self.start - row, 0), max(self.stop - max(row, self.start), 0))
+            for number, value in enumerate(inside, max(row, self.start)):
+                yield self._still(value.as_py(), name, number, folder)
+            row += batch.num_rows
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()
+        self._handle.close()
+
+    def _still(self, value: Any, name: str, row: int, folder: Folder) -> bytes:
+        if isinstance(value, dict):
+            value = value.get("bytes") or _file_bytes(folder, value.get("path"))
+        if not isinstance(value, bytes):
+            raise RecordingError(
+                f"{self.where}: column '{name}' row {row}: expected a stored picture, found none"
+            )
+        return value
+
+    def _column(self, name: str) -> Any:
+        groups, first_row = _groups_of(self._file.metadata, self.start, self.stop)
+        try:
+            table = self._file.read_row_groups(groups, columns=[name])
+        except (pa.ArrowException, OSError) as error:
+            raise RecordingError(f"{self.where}: column '{name}' cannot be read ({error})") from None
+        return table.column(0).slice(self.start - first_row, self.num_rows).combine_chunks()
+
+
+def _row_range(file: Any, episode_index: int, where: str) -> tuple[int, int]:
+    """Rows of the episode; files of one episode may have no episode_index column."""
+    if "episode_index" not in file.schema_arrow.names:
+        return 0, file.metadata.num_rows
+    column = np.asarray(file.read(columns=["episode_index"]).column(0)).reshape(-1)
+    rows = np.flatnonzero(column == episode_index)
+    if not len(rows):
+        raise RecordingError(
+            f"{where}: holds no row of episode {episode_index}; its {len(column):,} rows belong to "
+            f"{len(np.unique(column))} other episodes",
+            check="recording.complete",
+        )
+    if rows[-1] - rows[0] + 1 != len(rows):
+        raise RecordingError(f"{where}: rows of episode {episode_index} are not one stretch of the file")
+    return int(rows[0]), int(rows[-1]) + 1
+
+
+def _groups_of(metadata: Any, start: int, stop: int) -> tuple[list[int], int]:
+    """(row groups that overlap the rows, first row of the first of them)."""
+    groups: list[int] = []
+    first_row = row = 0
+    for group in range(metadata.num_row_groups):
+        end = row + metadata.row_group(group).num_rows
+        if row < stop and end > start:
+            first_row = first_row if groups else row
+            groups.append(group)
+        row = end
+    return groups, first_row
+
+
+def _file_bytes(folder: Folder, path: str | None) -> bytes | None:
+    if not path or not folder.exists(path):
+        return None
+    with folder.open(path) as file:
+        return file.read()

@@ -1,0 +1,113 @@
+"""LeRobot v3.0: many episodes in one parquet file and in one video, located by the metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dyna_assets.errors import RecordingError
+from dyna_assets.landing.recording import FileInfo, Folder, Recording, RecordingRef, Roles
+from dyna_assets.landing.sources.base import files_with, first_of, truth_of
+from dyna_assets.landing.sources.lerobot import (
+    SUCCESS_KEYS,
+    DatasetInfo,
+    Episode,
+    VideoPart,
+    codebase_version,
+    index_of,
+    listed_refs,
+    notes_on,
+    read_info,
+)
+from dyna_assets.landing.sources.lerobot_recording import LeRobotRecording, lerobot_roles
+from dyna_assets.landing.upload import landed_files
+
+EPISODES = "meta/episodes"
+LISTED = frozenset({"episode_index", "tasks", "length", "dataset_from_index", "dataset_to_index"})
+
+
+class LeRobotV30Reader:
+    """Data sets whose info.json says codebase_version v3.x."""
+
+    name = "lerobot_v30"
+    looks_for = "meta/info.json with codebase_version v3.0"
+
+    def matches(self, files: Mapping[str, FileInfo], folder: Folder) -> bool:
+        """True if info.json says so."""
+        return (codebase_version(files, folder) or "").startswith("v3.")
+
+    def recordings(self, folder: Folder) -> list[RecordingRef]:
+        """The listed episodes of which at least one file is here. Raises RecordingError."""
+        return listed_refs(_episodes(folder, read_info(folder)), landed_files(folder.files()))
+
+    def notes(self, folder: Folder) -> list[str]:
+        """Listed episodes without a file, with a file missing, and files of no listed episode."""
+        return notes_on(_episodes(folder, read_info(folder)), landed_files(folder.files()))
+
+    def open(self, folder: Folder, ref: RecordingRef) -> Recording:
+        """Open one episode. Raises RecordingError if the metadata does not describe it."""
+        info, index = read_info(folder), index_of(ref)
+        found = _episodes(folder, info, only=index)
+        if not found:
+            raise RecordingError(f"{folder.at(EPISODES)}: lists no episode {index}")
+        return LeRobotRecording.open(folder, info, found[0])
+
+    def roles(self, recording: Recording) -> Roles:
+        """Roles from the feature names."""
+        return lerobot_roles(recording)
+
+
+def _episodes(folder: Folder, info: DatasetInfo, only: int | None = None) -> list[Episode]:
+    names = files_with(folder.below(EPISODES).files(), [".parquet"])
+    if not names:
+        raise RecordingError(f"{folder.at(EPISODES)}: no parquet file; LeRobot v3.0 lists its episodes there")
+    return [_episode(info, row) for name in names for row in _rows(folder, f"{EPISODES}/{name}", only)]
+
+
+def _rows(folder: Folder, name: str, only: int | None) -> list[dict[str, Any]]:
+    """Rows of one file of the episode list, without the statistics (most of its bytes)."""
+    filters = None if only is None else [("episode_index", "=", only)]
+    try:
+        with folder.open(name) as file:
+            columns = [column for column in pq.read_schema(file).names if not column.startswith("stats/")]
+            table = pq.read_table(file, columns=columns, filters=filters)
+    except (pa.ArrowException, OSError) as error:
+        raise RecordingError(f"{folder.at(name)}: not readable as parquet ({error})") from None
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _episode(info: DatasetInfo, row: Mapping[str, Any]) -> Episode:
+    try:
+        index = int(row["episode_index"])
+        places = {"chunk_index": int(row["data/chunk_index"]), "file_index": int(row["data/file_index"])}
+        videos = {key: _part(info, row, key) for key in info.cameras}
+    except (KeyError, TypeError) as error:
+        raise RecordingError(
+            f"{info.where}: the episode list lacks {error} for episode {row.get('episode_index')}; "
+            "convert or record the data set again with LeRobot v3.0"
+        ) from None
+    tasks = row.get("tasks") or []
+    return Episode(
+        index=index,
+        length=int(row.get("length") or -1),
+        tasks=tuple(map(str, [tasks] if isinstance(tasks, str) else tasks)),
+        success=truth_of(first_of(row, *SUCCESS_KEYS)),
+        data_file=info.path(info.data_path, **places),
+        videos=videos,
+        extra={key: value for key, value in row.items() if "/" not in key and key not in LISTED},
+    )
+
+
+def _part(info: DatasetInfo, row: Mapping[str, Any], key: str) -> VideoPart:
+    places = {
+        "chunk_index": int(row[f"videos/{key}/chunk_index"]),
+        "file_index": int(row[f"videos/{key}/file_index"]),
+    }
+    file = info.path(info.video_path, video_key=key, **places)
+    return VideoPart(
+        file, float(row[f"videos/{key}/from_timestamp"]), float(row[f"videos/{key}/to_timestamp"])
+    )

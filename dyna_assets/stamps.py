@@ -1,0 +1,140 @@
+"""Steps, their versions, and which rows of a shard are missing or stale (pure).
+
+A *step* is what a row goes through; it carries a version for each part that can change on its own. A
+row's *stamp* for a step holds a fingerprint of everything that decides the step's output: the versions,
+the settings of the source that the step reads, and the fingerprints of the steps whose output it reads.
+So a bumped version makes stale exactly that step and what depends on it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+"""Of the warehouse's rows; raised when a column changes its meaning."""
+
+Redo = Literal["missing", "missing_or_stale"]
+Status = Literal["ok", "rejected", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a row.
+
+    versions: part -> version, raised by hand when the output of that part changes.
+    settings: the keys of the source profile that the output depends on.
+    reads: steps whose output it reads; their change makes it stale.
+    needs: steps that must not have rejected the row, but whose change does not redo this one.
+    critical: False if its failure must not fail a run.
+    """
+
+    name: str
+    versions: Mapping[str, int]
+    settings: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    critical: bool = True
+
+    @property
+    def version(self) -> str:
+        """The versions as one readable word, e.g. 'align:1 encode:1 pack:1'."""
+        return " ".join(f"{part}:{number}" for part, number in sorted(self.versions.items()))
+
+
+STEPS: dict[str, Step] = {
+    step.name: step
+    for step in (
+        Step(
+            "recordings", {"probe": 1}, settings=("reader", "cameras", "states", "actions", "robot", "task")
+        ),
+        Step("gate_before", {"checks": 1}, settings=("gates",), reads=("recordings",)),
+        Step(
+            "episodes",
+            {"align": 1, "encode": 1, "pack": 1},
+            settings=("grid", "encoding"),
+            reads=("recordings",),
+            needs=("gate_before",),
+        ),
+        Step("gate_after", {"checks": 1}, settings=("gates",), reads=("episodes",)),
+        Step("labels", {"labels": 1}, reads=("recordings",), needs=("gate_before",), critical=False),
+    )
+}
+"""Every step by name, in an order in which each comes after what it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What the warehouse knows of one row and one step."""
+
+    episode_id: int
+    step: str
+    fingerprint: str
+    input_hash: str
+    status: Status
+
+
+def fingerprint(step: Step, settings: Mapping[str, Any], reads: Mapping[str, str]) -> str:
+    """Sixteen hex digits over the step's versions, its settings, and the fingerprints of what it read.
+
+    settings: the whole source profile as plain data; the step takes the keys that concern it.
+    reads: at least the steps that `step` reads, name -> fingerprint.
+    """
+    parts = {
+        "step": step.name,
+        "version": step.version,
+        "settings": {key: settings[key] for key in step.settings},
+        "reads": {name: reads[name] for name in step.reads},
+    }
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def wanted_fingerprints(settings: Mapping[str, Any], steps: Mapping[str, Step] = STEPS) -> dict[str, str]:
+    """step -> the fingerprint a row must carry to be current under these source settings."""
+    wanted: dict[str, str] = {}
+    for step in steps.values():
+        wanted[step.name] = fingerprint(step, settings, wanted)
+    return wanted
+
+
+def all_versions(steps: Mapping[str, Step] = STEPS) -> str:
+    """All step versions as one line: what a shard notes as its versions at birth."""
+    return "; ".join(f"{step.name} {step.version}" for step in steps.values())
+
+
+def is_done(stamp: Stamp | None) -> bool:
+    """True if the step came to a result for the row: made, or rejected for a reason."""
+    return stamp is not None and stamp.status != "error"
+
+
+def is_current(stamp: Stamp | None, wanted: str, input_hash: str) -> bool:
+    """True if the step came to a result for these very input bytes, by the versions wanted now."""
+    return (
+        stamp is not None
+        and is_done(stamp)
+        and stamp.fingerprint == wanted
+        and stamp.input_hash == input_hash
+    )
+
+
+def is_due(
+    step: Step, stamps: Mapping[str, Stamp], *, wanted: Mapping[str, str], input_hash: str, redo: Redo
+) -> bool:
+    """True if `step` has to run for a row with these stamps (step -> stamp).
+
+    A row is not due while a step it builds on has no result, has rejected the row, or (when stale rows are
+    redone) is stale itself: redoing it first is the only order in which the stamp tells the truth.
+    wanted: step -> fingerprint wanted now for the row's source.
+    """
+    if any(name not in stamps or stamps[name].status != "ok" for name in (*step.reads, *step.needs)):
+        return False
+    stamp = stamps.get(step.name)
+    if redo == "missing":
+        return not is_done(stamp)
+    if not all(is_current(stamps[name], wanted[name], input_hash) for name in step.reads):
+        return False
+    return not is_current(stamp, wanted[step.name], input_hash)

@@ -1,0 +1,45 @@
+"""Doing a step for one row, in whatever process; whatever is wrong with the episode becomes its result."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+
+from dyna_assets.stamps import Status
+from dyna_assets.steps.gates import gate_after, gate_before
+from dyna_assets.steps.labels import label
+from dyna_assets.steps.pack import pack
+from dyna_assets.steps.probe import probe
+from dyna_assets.steps.work import Row, StepResult
+from dyna_train.errors import DynaError
+
+FUNCTIONS: dict[str, Callable[[Row], StepResult]] = {
+    "recordings": probe,
+    "gate_before": gate_before,
+    "episodes": pack,
+    "gate_after": gate_after,
+    "labels": label,
+}
+
+
+def attempt(step: str, row: Row) -> StepResult:
+    """The step's result; a fault of the episode is a rejection, a fault of ours on odd data an error.
+
+    What raises is infrastructure: the store, the disk, the memory.
+    """
+    try:
+        return FUNCTIONS[step](row)
+    except DynaError as error:
+        check = getattr(error, "check", "")
+        return _failed(row, "rejected", f"{check}: {error}" if check else str(error))
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # the edge of a row: a bug met by one episode must not cost the others
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{last.name}, line {last.lineno} of {last.filename}"
+        return _failed(row, "error", f"{type(error).__name__}: {error} ({where})")
+
+
+def _failed(row: Row, status: Status, reason: str) -> StepResult:
+    named = reason if row.recording_name in reason else f"{row.where()}: {reason}"
+    return StepResult(row.episode_id, status, named)

@@ -1,0 +1,183 @@
+"""Step `episodes`: align, encode and pack a recording into its episode file, in one streaming pass.
+
+Pictures are decoded, encoded and dropped one by one; what is held is the compressed video of the chunk
+being filled. The file is made beside this process and put into the lake under its final name, which
+holds its hash, in one move.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from dyna_assets.errors import RecordingError
+from dyna_assets.landing.profile import VectorRole
+from dyna_assets.landing.recording import Message, Recording
+from dyna_assets.landing.stills import decode_still
+from dyna_assets.stamps import STEPS
+from dyna_assets.steps.align import Alignment, align
+from dyna_assets.steps.probe import read_vectors
+from dyna_assets.steps.work import Row, StepResult
+from dyna_train.episode.layout import plan_layout
+from dyna_train.episode.profile import CameraTrack, EpisodeHeader, VectorTrack
+from dyna_train.episode.writer import EpisodeFile, EpisodeWriter
+from dyna_train.files import put_file
+from dyna_train.manifest import Features
+
+
+def pack(row: Row) -> StepResult:
+    """Write the episode file of one recording. Raises RecordingError, and OSError if the lake refuses it."""
+    found = row.upstream["recordings"]
+    with row.recording() as recording, tempfile.TemporaryDirectory(prefix="dyna-pack-") as scratch:
+        plan = _plan(recording, row)
+        header = _header(row, recording, plan)
+        path = Path(scratch) / "episode.mcap"
+        made = write_episode(recording, row, plan, header, path)
+        uri = row.episode_uri(made.sha256)
+        put_file(path, uri, **row.settings.storage_options(uri))
+    return StepResult(
+        row.episode_id,
+        "ok",
+        rows={"episodes": [_episode_row(row, found, header, plan, made)]},
+        robot_software_version=found["robot_software_version"],
+    )
+
+
+def write_episode(
+    recording: Recording, row: Row, plan: Alignment, header: EpisodeHeader, path: Path
+) -> EpisodeFile:
+    """Stream the cameras of `recording` through the encoder into an episode file at `path`."""
+    camera_of = {camera.topic: camera.name for camera in row.source.cameras}
+    times = {camera.topic: recording.times(camera.topic) for camera in row.source.cameras}
+    shows = {topic: Counter(plan.frames[name].tolist()) for topic, name in camera_of.items()}
+    seen: Counter[str] = Counter()
+    layout = plan_layout(row.source.encoding.pattern, plan.rate_hz)
+    vectors = {f"/{name}": series for name, series in plan.vectors.items()}
+    with EpisodeWriter.create(path, header, layout, crf=row.source.encoding.crf, vectors=vectors) as writer:
+        for message in recording.read(list(camera_of)):
+            index = seen[message.topic]
+            seen[message.topic] += 1
+            num_steps = shows[message.topic].get(index, 0)
+            if num_steps == 0:
+                continue
+            picture = _picture(message, row.where())
+            for _ in range(num_steps):
+                writer.add_frame(camera_of[message.topic], picture, message.time_ns)
+        for topic, times_N in times.items():
+            if seen[topic] != len(times_N):
+                raise RecordingError(
+                    f"{row.where()}: {topic} gave {seen[topic]} pictures, its clock has {len(times_N)} times: "
+                    "the video is cut or damaged. Record or upload it again",
+                    check="camera.decodes",
+                )
+        return writer.finish()
+
+
+def _plan(recording: Recording, row: Row) -> Alignment:
+    source = row.source
+    series = read_vectors(recording, [role.topic for role in (*source.states, *source.actions)])
+    times = {camera.topic: recording.times(camera.topic) for camera in source.cameras}
+    return align(source, times, series)
+
+
+def _picture(message: Message, where: str) -> av.VideoFrame:
+    payload = message.payload
+    if isinstance(payload, av.VideoFrame):
+        return payload
+    assert isinstance(payload, bytes), f"{where}: {message.topic} is a camera but gave {type(payload)}"
+    return decode_still(payload, where=f"{where}: {message.topic} at {message.time_ns} ns")
+
+
+def _header(row: Row, recording: Recording, plan: Alignment) -> EpisodeHeader:
+    source, found = row.source, row.upstream["recordings"]
+    cameras = tuple(
+        CameraTrack(
+            name=camera.name,
+            width=recording.topics[camera.topic].width,
+            height=recording.topics[camera.topic].height,
+        )
+        for camera in source.cameras
+    )
+    vectors = []
+    every: tuple[tuple[Literal["state", "action"], tuple[VectorRole, ...]], ...]
+    every = (("state", source.states), ("action", source.actions))
+    for role, roles in every:
+        for entry in roles:
+            num_dims = plan.vectors[f"{role}/{entry.name}"][0].shape[1]
+            names = recording.topics[entry.topic].names or tuple(str(dim) for dim in range(num_dims))
+            units = (entry.units,) * num_dims if isinstance(entry.units, str) else entry.units
+            if len(units) != num_dims:
+                raise RecordingError(
+                    f"{row.where()}: {entry.topic} has {num_dims} dimensions, its profile names {len(units)} units",
+                    check="topics.present",
+                )
+            vectors.append(VectorTrack(name=entry.name, role=role, names=names, units=units))
+    return EpisodeHeader(
+        episode_id=row.episode_id,
+        source=source.name,
+        name=row.name,
+        robot=found["robot"],
+        task=found["task"],
+        success=found["success"],
+        start_ns=plan.start_ns,
+        rate_hz=plan.rate_hz,
+        num_steps=plan.num_steps,
+        cameras=cameras,
+        vectors=tuple(vectors),
+        versions={
+            "pipeline_version": row.pipeline_version,
+            "robot_software_version": found["robot_software_version"],
+            **{f"step.{part}": str(number) for part, number in STEPS["episodes"].versions.items()},
+        },
+        quality={"gate_before": "pass"},
+    )
+
+
+def _episode_row(
+    row: Row, found: Mapping[str, Any], header: EpisodeHeader, plan: Alignment, made: EpisodeFile
+) -> dict[str, Any]:
+    return {
+        "episode_id": row.episode_id,
+        **{
+            key: found[key]
+            for key in ("source", "name", "upload", "robot", "task", "kind", "robot_software_version")
+        },
+        "content_hash": made.sha256,
+        "size_bytes": made.size_bytes,
+        "video_bytes": sum(made.video_bytes.values()),
+        "raw_bytes": row.size_bytes,
+        "start_ns": plan.start_ns,
+        "rate_hz": plan.rate_hz,
+        "num_steps": plan.num_steps,
+        "duration_s": plan.num_steps / plan.rate_hz,
+        "cameras": [camera.name for camera in header.cameras],
+        "camera_heights": [camera.height for camera in header.cameras],
+        "camera_widths": [camera.width for camera in header.cameras],
+        "max_skew_s": [plan.max_skew_ns[camera.name] / 1e9 for camera in header.cameras],
+        **_vector_sums(header, plan, "state"),
+        **_vector_sums(header, plan, "action"),
+    }
+
+
+def _vector_sums(header: EpisodeHeader, plan: Alignment, role: str) -> dict[str, Any]:
+    """Names and moments of all vectors of one role, in header order, float64 over the episode's steps."""
+    tracks = [track for track in header.vectors if track.role == role]
+    parts: list[NDArray[np.float64]] = [
+        plan.vectors[f"{role}/{t.name}"][0].astype(np.float64) for t in tracks
+    ]
+    values_TD = np.concatenate(parts, axis=1) if parts else np.empty((plan.num_steps, 0))
+    mean_D = values_TD.mean(axis=0)
+    return {
+        f"{role}_names": list(getattr(Features.of(header), role)),
+        f"{role}_mean": mean_D.tolist(),
+        f"{role}_m2": ((values_TD - mean_D) ** 2).sum(axis=0).tolist(),
+        f"{role}_min": values_TD.min(axis=0).tolist(),
+        f"{role}_max": values_TD.max(axis=0).tolist(),
+    }

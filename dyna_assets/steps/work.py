@@ -1,0 +1,69 @@
+"""What a step gets for one row, and what it gives back. Plain data that crosses process borders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from dyna_assets.landing.profile import SourceProfile
+from dyna_assets.landing.recording import Folder, Recording, RecordingRef
+from dyna_assets.landing.sources import reader_named
+from dyna_assets.settings import Settings
+from dyna_assets.stamps import Status
+from dyna_train.episode.profile import episode_path
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One episode of a shard as the catalog knows it, with the rows earlier steps left in the warehouse.
+
+    upstream: table -> its current row for this episode (for qc_verdicts: the list of them).
+    """
+
+    episode_id: int
+    name: str
+    recording_name: str
+    files: tuple[str, ...]
+    input_hash: str
+    size_bytes: int
+    upload_name: str
+    upload_uri: str
+    upload_problem: str
+    marker: Mapping[str, Any] | None
+    source: SourceProfile
+    shard_key: str
+    settings: Settings
+    pipeline_version: str
+    upstream: Mapping[str, Any] = field(default_factory=dict)
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        """The recording, open. Raises RecordingError."""
+        folder = Folder.of(self.upload_uri, **self.settings.storage_options(self.upload_uri))
+        reader = reader_named(self.source.reader)
+        with reader.open(folder, RecordingRef(self.recording_name, self.files)) as recording:
+            yield recording
+
+    def episode_uri(self, content_hash: str) -> str:
+        """Where the row's episode file with this sha256 lies."""
+        return f"{self.settings.lake}/{episode_path(self.shard_key, self.episode_id, content_hash)}"
+
+    def where(self) -> str:
+        """How an error names the row: source, upload and recording."""
+        return f"{self.source.name}: {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """The outcome of one step for one row.
+
+    rows: table -> rows to append (without bucket, shard, seq).
+    """
+
+    episode_id: int
+    status: Status
+    reason: str = ""
+    rows: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    robot_software_version: str = ""

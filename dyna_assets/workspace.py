@@ -1,0 +1,67 @@
+"""Everything that belongs to one DYNA_HOME, opened: settings, catalog, warehouse, sources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dyna_assets.catalog.catalog import Catalog
+from dyna_assets.catalog.server import ensure_server
+from dyna_assets.home import Home
+from dyna_assets.landing.profile import SourceProfile
+from dyna_assets.settings import Settings
+from dyna_assets.warehouse.store import Warehouse
+from dyna_train.config import load_config
+from dyna_train.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """An open DYNA_HOME. `open` starts the database if need be and creates missing tables."""
+
+    home: Home
+    settings: Settings
+    database_url: str
+    catalog: Catalog
+    warehouse: Warehouse
+
+    @classmethod
+    def open(cls, home: Home) -> Workspace:
+        """Open `home`. Raises SetupError or ConfigError saying what is wrong with this machine or a file."""
+        home.prepare()
+        settings = Settings.load(home)
+        url = settings.database_url or ensure_server(home)
+        lake = settings.lake
+        warehouse = Warehouse(
+            f"{lake}/tables", settings.s3.delta_options(), settings.storage_options(lake)
+        )
+        warehouse.create()
+        return cls(home, settings, url, Catalog.open(url), warehouse)
+
+    @property
+    def lake(self) -> str:
+        """Folder or URL under which episodes, tables and manifests lie."""
+        return self.settings.lake
+
+    def sources(self) -> Mapping[str, SourceProfile]:
+        """The source profiles in <home>/sources, by name; read anew at each call.
+
+        Raises ConfigError for a file that is wrong, or whose name is not its source's.
+        """
+        found = {}
+        for path in sorted(self.home.sources.glob("*.toml")):
+            source = load_config(SourceProfile, path)
+            if source.name != path.stem:
+                raise ConfigError(
+                    f"{path}: name = '{source.name}', expected '{path.stem}' as the file is called"
+                )
+            found[source.name] = source
+        return found
+
+    def source(self, name: str) -> SourceProfile:
+        """One source profile. Raises ConfigError naming those there are."""
+        sources = self.sources()
+        if name not in sources:
+            there = ", ".join(sources) or "none yet"
+            raise ConfigError(f"no source '{name}' in {self.home.sources}; sources there: {there}")
+        return sources[name]

@@ -1,0 +1,64 @@
+"""A real PostgreSQL for the tests of this folder: one server for all, a database of its own for each test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import NullPool, create_engine, make_url, text
+
+from dyna_assets.catalog.catalog import Catalog
+from dyna_assets.catalog.server import ensure_server, stop_server
+from dyna_assets.home import Home
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of a server that lives as long as the session."""
+    home = Home.at(tmp_path_factory.mktemp("postgres"))
+    yield ensure_server(home)
+    stop_server(home)
+
+
+@pytest.fixture(scope="session")
+def new_database(postgres_server: str) -> Iterator[Callable[[], str]]:
+    """A function that gives the URL of a new empty database."""
+    engine = create_engine(postgres_server, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    numbers = itertools.count()
+
+    def make() -> str:
+        name = f"test_{next(numbers)}"
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+        return make_url(postgres_server).set(database=name).render_as_string(hide_password=False)
+
+    yield make
+    engine.dispose()
+
+
+@pytest.fixture
+def postgres_url(new_database: Callable[[], str]) -> str:
+    """URL of an empty database of this test's own."""
+    return new_database()
+
+
+@pytest.fixture
+def catalog(postgres_url: str) -> Iterator[Catalog]:
+    """An open catalog with nothing in it."""
+    with Catalog.open(postgres_url) as catalog:
+        yield catalog
+
+
+@pytest.fixture
+def now() -> datetime:
+    """A fixed moment."""
+    return datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A new home, prepared; without a server until one is asked for."""
+    return Home.at(tmp_path / "home").prepare()

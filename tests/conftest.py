@@ -1,0 +1,17 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real recordings beside the checkout; tests that need it are skipped without it."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"the real recordings are not at {SHARED_DATA}")
+    return SHARED_DATA
