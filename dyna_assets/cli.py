@@ -254,10 +254,7 @@ def _print(rows: list[dict[str, Any]], as_json: bool, *, title: str) -> None:
 
 def main() -> None:
     """Entry point of `dyna-assets`."""
-    try:
-        run_program(app)
-    except ModuleNotFoundError as error:
-        raise error
+    run_program(app, extra="assets")
 
 
 if __name__ == "__main__":

@@ -57,12 +57,9 @@ def rejections(warehouse: Warehouse) -> list[Rejection]:
             """
             WITH current AS (
                 SELECT * FROM version_stamps QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, step)
-            ), named AS (
-                SELECT episode_id, any_value(source) AS source, any_value(name) AS name
-                FROM recordings GROUP BY episode_id
             )
-            SELECT episode_id, coalesce(source, ''), coalesce(name, ''), step, status, reason
-            FROM current LEFT JOIN named USING (episode_id) WHERE status <> 'ok' ORDER BY episode_id, step
+            SELECT episode_id, source, name, step, status, reason
+            FROM current WHERE status <> 'ok' ORDER BY episode_id, step
             """
         ).fetchall()
     return [Rejection(*row) for row in rows]
@@ -87,6 +84,6 @@ def warnings(warehouse: Warehouse, source: str) -> list[tuple[str, int, str]]:
 
 def _open(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    for table in {*READS, "recordings"}:
+    for table in (*READS, "recordings"):
         warehouse.view(connection, warehouse.pin(table))
     return connection

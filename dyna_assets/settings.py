@@ -50,29 +50,8 @@ class S3Settings(Config):
             "config_kwargs": {"retries": {"max_attempts": self.max_attempts, "mode": "standard"}},
         }
 
-    def delta_options(self, uri: str) -> dict[str, str]:
-        """Storage options of deltalake for a table at `uri`; empty unless it is on S3."""
-        if not uri.startswith(_S3):
-            return {}
-        named = {
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-            "AWS_REGION": self.region_name,
-            "AWS_PROFILE": self.profile_name,
-            "AWS_ACCESS_KEY_ID": self.aws_access_key_id,
-            "AWS_SECRET_ACCESS_KEY": self.aws_secret_access_key,
-            "AWS_SESSION_TOKEN": self.aws_session_token,
-        }
-        flags = {
-            "AWS_ALLOW_HTTP": (self.endpoint_url or "").startswith("http://"),
-            "AWS_SKIP_SIGNATURE": self.use_unsigned_session,
-            "ALLOW_INVALID_CERTIFICATES": not self.verify,
-        }
-        options = {name: value for name, value in named.items() if value is not None}
-        return options | {name: "true" for name, is_set in flags.items() if is_set}
-
-
     def delta_options(self) -> dict[str, str]:
-        """Storage options of delta-rs for the same store and identity."""
+        """Storage options of delta-rs for the same store and identity; a local table ignores them."""
         named = {
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_REGION": self.region_name,
@@ -82,6 +61,7 @@ class S3Settings(Config):
             "AWS_SESSION_TOKEN": self.aws_session_token,
             "AWS_ALLOW_HTTP": "true" if (self.endpoint_url or "").startswith("http://") else None,
             "AWS_SKIP_SIGNATURE": "true" if self.use_unsigned_session else None,
+            "ALLOW_INVALID_CERTIFICATES": None if self.verify else "true",
         }
         return {name: value for name, value in named.items() if value is not None}
 

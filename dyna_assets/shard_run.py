@@ -219,6 +219,8 @@ class ShardRun:
         lines = [
             {
                 "episode_id": episode.id,
+                "source": episode.source,
+                "name": episode.name,
                 "step": step.name,
                 "step_version": step.version,
                 "fingerprint": fingerprint(

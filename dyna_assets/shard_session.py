@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from dyna_assets.catalog.rows import shard_number
 from dyna_assets.catalog.shard_lock import shard_lock
@@ -29,6 +30,7 @@ def open_shard(
         if shard is None:
             yield None
             return
+        _sweep(workspace, key)
         workspace.catalog.add_attempt(key)
         yield ShardRun(
             catalog=workspace.catalog,
@@ -40,3 +42,10 @@ def open_shard(
             settings=workspace.settings,
             run_id=run_id,
         )
+
+
+def _sweep(workspace: Workspace, key: str) -> None:
+    """Remove what a killed run left half-written; under the shard's lock nobody else writes there."""
+    if "://" not in workspace.lake:
+        for part in Path(workspace.lake, "episodes", key).glob(".*.part"):
+            part.unlink(missing_ok=True)

@@ -90,7 +90,7 @@ def _obstacle(
         return (
             "not started again, as nothing says that it would get further: give --progress DIR of checkpoints"
         )
-    if after is None or after == before:
+    if after is None or (before is not None and after <= before):
         newest = f"the newest is still {after[1]}" if after else "there is none"
         return f"not started again: it left no newer checkpoint in {progress} ({newest})"
     if attempt > max_restarts:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dyna_train.manifest import Manifest
 from dyna_train.program import run_program
@@ -73,8 +74,10 @@ def _summary(manifest: Manifest, *, verified: bool) -> Table:
         "query": info.query or "not recorded",
         "sha256": f"{manifest.sha256} ({'verified' if verified else 'not verified: --verify'})",
     }
+    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in rows.items():
-        table.add_row(name, value)
+        table.add_row(name, Text(value))  # not markup: a query may hold [brackets]
     return table
 
 

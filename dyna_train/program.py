@@ -11,7 +11,7 @@ from typing import NoReturn
 from rich.console import Console
 from rich.text import Text
 
-from dyna_train.errors import DynaError
+from dyna_train.errors import DynaError, MissingExtra
 
 
 class Exit(enum.IntEnum):
@@ -24,15 +24,21 @@ class Exit(enum.IntEnum):
     INTERRUPTED = 130
 
 
-def run_program(app: Callable[[], object]) -> NoReturn:
+def run_program(app: Callable[[], object], *, extra: str = "") -> NoReturn:
     """Run `app`, a typer program, and end the process.
 
+    extra: the extra that brings the modules this program's commands load; an absent one is named with it.
     A DynaError is printed to stderr as one message without a traceback and exits 2, Ctrl-C exits 130, an
     error that nobody foresaw prints its traceback and exits 3. Commands exit with other codes through
     `typer.Exit`.
     """
     try:
         app()
+    except ModuleNotFoundError as error:
+        if not error.name or not extra or error.name.startswith("dyna_"):
+            _end_unforeseen()
+        _print_error(str(MissingExtra.of(error.name, extra, "this command")))
+        sys.exit(Exit.FAILURE)
     except DynaError as error:
         _print_error(str(error))
         sys.exit(Exit.FAILURE)
@@ -40,10 +46,14 @@ def run_program(app: Callable[[], object]) -> NoReturn:
         _print_error("interrupted")
         sys.exit(Exit.INTERRUPTED)
     except Exception:  # the edge of the process: Python's own exit code 1 would read as a warning
-        traceback.print_exc()
-        _print_error("this is a bug in dyna or its surroundings; please report the lines above")
-        sys.exit(Exit.UNKNOWN)
+        _end_unforeseen()
     sys.exit(Exit.OK)
+
+
+def _end_unforeseen() -> NoReturn:
+    traceback.print_exc()
+    _print_error("this is a bug in dyna or its surroundings; please report the lines above")
+    sys.exit(Exit.UNKNOWN)
 
 
 def _print_error(message: str) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import dagster as dg
 
 from dyna_assets.assets.manifests import MANIFEST
-from dyna_assets.assets.partitions import MANIFESTS, SHARDS
 from dyna_assets.assets.resources import ProfileName
 from dyna_assets.assets.shard_assets import ASSET_OF, UPLOADS
 from dyna_assets.assets.tables import TABLE_ASSETS
@@ -22,7 +21,6 @@ def profile_job(profile: RunProfile) -> Any:
     return dg.define_asset_job(
         profile.name,
         selection=dg.AssetSelection.assets(*assets),
-        partitions_def=SHARDS,
         description=profile.description,
         config={"resources": {"shard": {"config": {"profile": ProfileName(profile.name).name}}}},
         tags={"dyna/profile": profile.name, "dagster/priority": str(profile.priority)},
@@ -33,7 +31,6 @@ PROFILE_JOBS = {name: profile_job(profile) for name, profile in load_profiles().
 CURATE = dg.define_asset_job(
     "curate",
     selection=dg.AssetSelection.assets(MANIFEST),
-    partitions_def=MANIFESTS,
     description="Build one manifest from the newest version of the warehouse's tables.",
 )
 TABLES_JOB = dg.define_asset_job(

@@ -28,11 +28,12 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     def open(self) -> Workspace:
         """The open workspace, one per process; starts the database if need be."""
-        return _opened(self.home)
+        return opened(self.home)
 
 
 @functools.cache
-def _opened(home: str) -> Workspace:
+def opened(home: str) -> Workspace:
+    """The workspace of the home at `home`; the same one for every caller of this process."""
     return Workspace.open(Home.at(home))
 
 

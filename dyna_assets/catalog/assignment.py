@@ -16,10 +16,17 @@ from dyna_assets.settings import ShardLimits
 class OpenShard(Protocol):
     """What the decision needs to know of the open shard."""
 
-    versions: str
-    num_episodes: int
-    size_bytes: int
-    last_added_at: datetime
+    @property
+    def versions(self) -> str: ...  # noqa: D102
+
+    @property
+    def num_episodes(self) -> int: ...  # noqa: D102
+
+    @property
+    def size_bytes(self) -> int: ...  # noqa: D102
+
+    @property
+    def last_added_at(self) -> datetime: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,12 +134,6 @@ class Catalog:
         with self._begin() as session:
             registration.reject(session, upload_id, reason)
 
-    def reject_upload(self, upload_id: int, reason: str) -> None:
-        """Quarantine a registered upload whose content turned out wrong when it was read."""
-        change = update(Upload).where(Upload.id == upload_id).values(state="quarantined", reason=reason)
-        with self._begin() as session:
-            session.execute(change)
-
     def uploads(self, source: str | None = None) -> list[UploadRow]:
         """Uploads in the order of registration, of one source or of all."""
         query = _uploads() if source is None else _uploads().where(Source.name == source)

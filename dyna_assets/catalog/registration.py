@@ -42,15 +42,18 @@ def register(
     if known is not None and known.shard_number is not None and not is_same:  # back from quarantine, altered
         _check_immutable(source, upload, known)
 
+    is_back = known is not None and known.state == "quarantined"
     row = _record(session, source_id, upload, known, now, state="registered", reason="")
-    touched = _update_changed(owned, recordings)
+    changed = _update_changed(owned, recordings)
+    due = set(_shards_of(session, row) if is_back else changed)
     new = [recording for recording in recordings if recording.name not in owned]
     if new:
         shard = _take(session, new, versions=versions, limits=limits, now=now)
         row.shard_number = shard.number
         _add_episodes(session, row, shard, upload, new, now)
-    _make_due(session, set(touched) - ({row.shard_number} if new else set()))
-    return _result(row, num_new=len(new), num_changed=len(touched))
+        due.discard(shard.number)
+    _make_due(session, due)
+    return _result(row, num_new=len(new), num_changed=len(changed))
 
 
 def quarantine(session: Session, source: str, upload: NewUpload, reason: str, *, now: datetime) -> int:
@@ -60,8 +63,7 @@ def quarantine(session: Session, source: str, upload: NewUpload, reason: str, *,
     was_in_force = known is not None and known.state == "registered"
     row = _record(session, source_id, upload, known, now, state="quarantined", reason=reason)
     if was_in_force:
-        shards = session.scalars(select(Episode.shard_number).where(Episode.upload_id == row.id).distinct())
-        _make_due(session, shards.all())
+        _make_due(session, _shards_of(session, row))
     return row.id
 
 
@@ -140,7 +142,10 @@ def _record(
     row = known if known is not None else Upload(source_id=source_id, name=upload.name, registered_at=now)
     row.uri, row.digest = upload.uri, upload.digest
     row.state, row.reason = state, reason
-    row.marker = None if upload.marker is None else dict(upload.marker)
+    if (
+        upload.marker is not None
+    ):  # once there was one, the upload is immutable, whatever became of its marker
+        row.marker = dict(upload.marker)
     row.num_files, row.size_bytes = upload.num_files, upload.size_bytes
     row.kind, row.notes = upload.kind, dict(upload.notes)
     session.add(row)
@@ -229,6 +234,11 @@ def _task_id(session: Session, text: str) -> int | None:
         return None
     session.execute(insert(Task).values(text=text).on_conflict_do_nothing())
     return session.scalar(select(Task.id).where(Task.text == text))
+
+
+def _shards_of(session: Session, upload: Upload) -> Sequence[int]:
+    query = select(Episode.shard_number).where(Episode.upload_id == upload.id)
+    return session.scalars(query.distinct()).all()
 
 
 def _make_due(session: Session, shards: Collection[int]) -> None:

@@ -16,7 +16,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_serializer, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from dyna_assets.errors import UploadError
 from dyna_assets.landing.recording import FileInfo, Folder, is_local
@@ -57,12 +65,12 @@ class UploadMarker(Config):
     source: str = Field(min_length=1)
     robot: str = ""
     task: str = ""
-    recorded_at_ns: int = Field(alias="recorded_at")
+    recorded_at_ns: int = Field(alias="recorded_at", ge=-(2**63), lt=2**63)
     robot_software_version: str = ""
     kind: Kind
     policy_id: str = ""
     outcome: Outcome = "unknown"
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, JsonValue] = Field(default_factory=dict)
 
     @field_validator("recorded_at_ns", mode="before")
     @classmethod

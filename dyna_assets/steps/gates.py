@@ -53,8 +53,10 @@ def look(episode: Episode) -> dict[str, Any]:
 def _camera(episode: Episode, camera: str, steps_N: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, Any]:
     green_NHW = episode.frames(camera, steps_N.tolist())[..., 1]
     taken_ns = episode.capture_ns(f"/camera/{camera}/video")[steps_N]
-    # Only neighbours that the camera took at different times say whether its picture changes.
-    fresh = (np.diff(steps_N) == 1) & (np.diff(taken_ns) > 0)
+    # Only neighbours that the camera took at different times say whether its picture changes, and only
+    # within a GOP: a keyframe is coded anew, which changes even a still picture.
+    is_keyframe = steps_N[1:] % episode.layout.gop == 0
+    fresh = (np.diff(steps_N) == 1) & (np.diff(taken_ns) > 0) & ~is_keyframe
     changes = np.array(
         [
             np.abs(green_NHW[k + 1].astype(np.int16) - green_NHW[k]).mean() if is_fresh else np.nan

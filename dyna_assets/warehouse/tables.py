@@ -116,6 +116,8 @@ VERSION_STAMPS = Table(
     "version_stamps",
     "One row per episode, step and processing: versions, input, and how it ended.",
     (
+        ("source", pa.string()),
+        ("name", pa.string()),
         ("step", pa.string()),
         ("step_version", pa.string()),
         ("fingerprint", pa.string()),

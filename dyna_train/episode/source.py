@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ class LocalSource:
         self.uri = uri
         self.counters = ReadCounters()
         self._handle = handle
+        self._release = weakref.finalize(self, os.close, handle)  # a dropped reader leaks no handle
 
     @classmethod
     def open(cls, uri: str, path: str) -> LocalSource:
@@ -95,9 +97,8 @@ class LocalSource:
 
     def close(self) -> None:
         """Close the handle."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        self._release()
+        self._handle = -1
 
     def _pread(self, start: int, end: int) -> bytes:
         parts = []
@@ -105,7 +106,7 @@ class LocalSource:
         while at < end:
             part = os.pread(self._handle, end - at, at)
             if not part:
-                raise _short(self.uri, at, end)
+                raise _short(self.uri, self.size(), end)
             parts.append(part)
             at += len(part)
         self.counters.requests += 1

@@ -26,6 +26,7 @@ from dyna_train.episode.source import ByteSource
 from dyna_train.errors import CorruptEpisode, EpisodeError, TruncatedEpisode
 
 TAIL_BYTES = 64 * 1024
+_SCAN_BYTES = 4096
 _END_BYTES = FOOTER_BYTES + len(MAGIC)
 _FOOTER_HEAD = struct.pack("<BQ", Opcode.FOOTER, FOOTER_BYTES - RECORD_HEAD_BYTES)
 _SUMMARY_OFFSET_HEAD = struct.pack("<BQ", Opcode.SUMMARY_OFFSET, SUMMARY_OFFSET_BYTES - RECORD_HEAD_BYTES)
@@ -52,7 +53,7 @@ def read_tail(source: ByteSource) -> Tail:
     window = _Window(source, tail, base=footer.summary_offset_start - groups.at)
     attachments, metadata = _indexes(source.uri, window, groups)
     wanted = [attachments[INDEX_NAME]] if INDEX_NAME in attachments else []
-    window.reach(min(footer.summary_start, *(place.offset for place in (*wanted, *metadata))))
+    window.reach(min([footer.summary_start, *(place.offset for place in (*wanted, *metadata))]))
     _check_summary(source.uri, window, footer)
     if not wanted:
         raise EpisodeError(
@@ -119,7 +120,7 @@ def _footer(source: ByteSource, tail: bytes) -> Footer:
         footer: Footer = Footer.read(ReadDataStream(BytesIO(end[RECORD_HEAD_BYTES:])))
         return footer
     size = source.size()
-    if tail.endswith(MAGIC) or is_footer:
+    if is_footer or (tail.endswith(MAGIC) and size > len(MAGIC)):
         raise CorruptEpisode(
             f"{source.uri}: the footer before byte {size:,} is damaged; fetch the file again"
         )
@@ -131,9 +132,12 @@ def _cut(source: ByteSource, size: int) -> EpisodeError:
     (magic,) = source.read([(0, min(size, len(MAGIC)))])
     if magic != MAGIC[:size]:
         return EpisodeError(f"{source.uri}: not an MCAP file; expected an episode file")
-    at = len(MAGIC)
+    at, first, heads = len(MAGIC), 0, memoryview(b"")
     while at + RECORD_HEAD_BYTES <= size:
-        (head,) = source.read([(at, at + RECORD_HEAD_BYTES)])
+        if at + RECORD_HEAD_BYTES > first + len(heads):  # the small records between two chunks are one read
+            first = at
+            (heads,) = source.read([(at, min(at + _SCAN_BYTES, size))])
+        head = heads[at - first : at - first + RECORD_HEAD_BYTES]
         opcode, length = struct.unpack("<BQ", head)
         end = at + RECORD_HEAD_BYTES + length
         if end > size:
@@ -144,7 +148,7 @@ def _cut(source: ByteSource, size: int) -> EpisodeError:
             )
         at = end
     return TruncatedEpisode(
-        f"{source.uri}: file ends at byte {size:,}, before its footer; fetch the file again"
+        f"{source.uri}: file ends at byte {size:,}, before its closing magic; fetch the file again"
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -18,10 +18,11 @@ from types import TracebackType
 import av
 import numpy as np
 from mcap.data_stream import RecordBuilder
-from mcap.records import Channel, Message
+from mcap.records import Channel
 from numpy.typing import NDArray
 
 from dyna_train.episode.blocks import build_block
+from dyna_train.episode.camera_queue import CameraQueue
 from dyna_train.episode.container import ChunkRecords, McapSink, Place, finished
 from dyna_train.episode.encode import CameraEncoder, codec_params
 from dyna_train.episode.index import (
@@ -39,7 +40,6 @@ from dyna_train.episode.profile import (
     RECORD_SYNC,
     STATE_GROUP,
     VIDEO_GROUP,
-    CameraTrack,
     EpisodeHeader,
     camera_metadata,
     episode_records,
@@ -50,7 +50,6 @@ from dyna_train.episode.schemas import (
     ENCODING,
     VECTOR_SCHEMA_ID,
     VIDEO_SCHEMA_ID,
-    encode_video,
     schemas,
 )
 from dyna_train.errors import BadInput
@@ -71,26 +70,6 @@ class EpisodeFile:
     video_bytes: Mapping[str, int]
 
 
-@dataclass(slots=True)
-class _CameraQueue:
-    """One camera while it is written: encoded packets wait here until every camera has the chunk's."""
-
-    track: CameraTrack
-    channel_id: int
-    encoder: CameraEncoder
-    capture_ns: list[int] = field(default_factory=list)
-    packets: list[bytes] = field(default_factory=list)
-    num_packets: int = 0
-    """Packets that came out of the encoder; `packets` holds the last of them, unwritten."""
-    frame_bytes: list[int] = field(default_factory=list)
-    head_bytes: list[int] = field(default_factory=list)
-    gop_crcs: list[int] = field(default_factory=list)
-
-    def put(self, packets: Sequence[bytes]) -> None:
-        self.packets.extend(packets)
-        self.num_packets += len(packets)
-
-
 class EpisodeWriter:
     """Writes one episode file; use as a context manager and call `finish` before leaving it.
 
@@ -102,7 +81,7 @@ class EpisodeWriter:
         path: Path,
         header: EpisodeHeader,
         layout: EpisodeLayout,
-        cameras: Sequence[_CameraQueue],
+        cameras: Sequence[CameraQueue],
         vectors: Mapping[str, Vector],
         sink: McapSink,
         resources: ExitStack,
@@ -136,8 +115,10 @@ class EpisodeWriter:
         float32 [T, D] and capture times int64 [T] ns, T = num_steps. Raises BadInput naming the topic.
         """
         _check_vectors(header, vectors)
+        if not 0 <= crf <= 51:
+            raise BadInput(f"{path}: crf {crf}, expected 0 (lossless) to 51; 18 is the default of sources")
         cameras = [
-            _CameraQueue(track, channel_id, CameraEncoder(track, header.rate_hz, layout.gop, crf))
+            CameraQueue(track, channel_id, CameraEncoder(track, header.rate_hz, layout.gop, crf))
             for channel_id, track in enumerate(header.cameras, start=1)
         ]
         with ExitStack() as resources:
@@ -168,7 +149,7 @@ class EpisodeWriter:
             raise BadInput(
                 f"{self._path}: camera {camera}, step {step}: capture time {capture_ns} ns is negative"
             )
-        queue.capture_ns.append(capture_ns)
+        queue.capture_ns.append(int(capture_ns))
         queue.put(queue.encoder.encode(frame))
         self._write_whole_chunks()
 
@@ -215,7 +196,7 @@ class EpisodeWriter:
             raise error
         self._resources.__exit__(kind, error, trace)
 
-    def _camera(self, name: str) -> _CameraQueue:
+    def _camera(self, name: str) -> CameraQueue:
         self._header.camera(name)
         return next(queue for queue in self._cameras if queue.track.name == name)
 
@@ -252,7 +233,7 @@ class EpisodeWriter:
         for row, step in enumerate(steps):
             for queue in self._cameras:
                 offset = builder.count
-                message = _video_message(queue, step, queue.packets[row], int(self._grid_ns[step]))
+                message = queue.message(step, queue.packets[row], int(self._grid_ns[step]))
                 message.write(builder)
                 offsets[queue.channel_id].append((message.log_time, offset))
                 queue.frame_bytes.append(len(queue.packets[row]))
@@ -296,17 +277,6 @@ class EpisodeWriter:
             block_crc_K=np.array(self._block_crcs, np.uint32),
             metadata_crc=self._sink.metadata_crc,
         )
-
-
-def _video_message(queue: _CameraQueue, step: int, packet: bytes, grid_ns: int) -> Message:
-    capture_ns = queue.capture_ns[step]
-    return Message(
-        channel_id=queue.channel_id,
-        sequence=step,
-        log_time=grid_ns,
-        publish_time=capture_ns,
-        data=encode_video(capture_ns, queue.track.name, packet),
-    )
 
 
 def _channels(header: EpisodeHeader, layout: EpisodeLayout, crf: int) -> list[Channel]:

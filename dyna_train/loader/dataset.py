@@ -92,6 +92,8 @@ class EpisodeDataset(Dataset[Sample]):
         samples: dict[int, Sample] = {}
         for uri, group in self._by_episode(asked).items():
             episode = self._episode(uri, group[0].row)
+            for one in group:
+                self._check_extent(episode, one.row)
             frames = self._frames(episode, group)
             for one, frames_NTHWC in zip(group, frames, strict=True):
                 samples[one.place] = self._sample(episode, one, frames_NTHWC)
@@ -119,18 +121,29 @@ class EpisodeDataset(Dataset[Sample]):
         return self._episodes[uri]
 
     def _opened(self, uri: str, row: ManifestRow) -> Episode:
-        where = f"{self.manifest.path}: row {row.index} (episode {row.episode_id})"
+        where = self._where(row)
         try:
             episode = Episode.open(uri)
         except EpisodeError as error:
             absent = isinstance(error.__cause__, FileNotFoundError)
             raise type(error)(f"{where}: {error}{_ABSENT if absent else ''}") from error
         expected = self.manifest.info.features
-        fault = _fault(episode.header, row, expected, self.cameras, resizes=self._resize is not None)
+        fault = _fault(episode.header, expected, self.cameras, resizes=self._resize is not None)
         if fault:
             episode.close()
             raise EpisodeError(f"{where}: {uri} {fault}. Curate robots and grids of one kind into a manifest")
         return episode
+
+    def _check_extent(self, episode: Episode, row: ManifestRow) -> None:
+        stop = row.start_step + row.num_steps
+        if stop > episode.num_steps:
+            raise EpisodeError(
+                f"{self._where(row)}: the row ends at step {stop}, {episode.uri} at {episode.num_steps}. Curate "
+                "the manifest again"
+            )
+
+    def _where(self, row: ManifestRow) -> str:
+        return f"{self.manifest.path}: row {row.index} (episode {row.episode_id})"
 
     def _frames(self, episode: Episode, group: list[_Asked]) -> list[NDArray[np.uint8]]:
         """uint8 [N, T, H, W, 3] for each of `group`; every distinct step is read once per camera."""
@@ -207,9 +220,7 @@ def _common_size(manifest: Manifest, cameras: Sequence[str]) -> tuple[int, int]:
     return distinct.pop() if distinct else (0, 0)
 
 
-def _fault(
-    header: EpisodeHeader, row: ManifestRow, expected: Features, cameras: Sequence[str], resizes: bool
-) -> str:
+def _fault(header: EpisodeHeader, expected: Features, cameras: Sequence[str], resizes: bool) -> str:
     """What in an episode file contradicts the manifest; '' for nothing."""
     found = Features.of(header)
     for key in ("rate_hz", "state", "action"):
@@ -221,6 +232,4 @@ def _fault(
             return f"has no camera {name}; its cameras: {', '.join(found.cameras) or 'none'}"
         if not resizes and camera != expected.cameras[name]:
             return f"has frames of {camera} from {name}, the manifest says {expected.cameras[name]}"
-    if header.num_steps < row.start_step + row.num_steps:
-        return f"has {header.num_steps} steps, the row ends at {row.start_step + row.num_steps}"
     return ""

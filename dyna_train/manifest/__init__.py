@@ -9,6 +9,7 @@ from dyna_train.manifest.schema import (
     Statistics,
     Totals,
     VectorStatistics,
+    shard_key,
 )
 from dyna_train.manifest.write import write_manifest
 
@@ -23,5 +24,6 @@ __all__ = [
     "Statistics",
     "Totals",
     "VectorStatistics",
+    "shard_key",
     "write_manifest",
 ]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dyna_train.episode.profile import episode_path
 from dyna_train.errors import ManifestError
 from dyna_train.manifest.check import check_file
-from dyna_train.manifest.schema import SCHEMA, ManifestInfo, RowHash, Totals, plain
+from dyna_train.manifest.schema import SCHEMA, ManifestInfo, RowHash, Totals, plain, shard_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Manifest:
         base = (root if root is not None else self.info.root).rstrip("/")
         # An object's name carries the first 16 digits of the hash, which is all that a row keeps of it.
         sha256 = f"{row.content_hash:016x}".ljust(64, "0")
-        return f"{base}/{episode_path(f'shard-{row.shard:06d}', row.episode_id, sha256)}"
+        return f"{base}/{episode_path(shard_key(row.shard), row.episode_id, sha256)}"
 
     def locate(self, anchors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Row and episode step of each anchor: two int64 arrays. Raises IndexError outside 0..num_steps-1."""

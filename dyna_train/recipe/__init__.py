@@ -1,1 +1,1 @@
-"""One small trainable model over a manifest: `model` is the network, `train` the loop. Copy both."""
+"""One small trainable model over a manifest: the network in `model`, the loop in `train`. Copy both."""

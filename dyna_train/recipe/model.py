@@ -6,7 +6,6 @@ Axes: B batch, N cameras, P patches of all cameras, A actions in a chunk, D dime
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +17,7 @@ from dyna_train.manifest import ManifestInfo, VectorStatistics
 
 PATCH = 32  # pixels: five convolutions of stride 2 leave one cell for each patch
 NUM_FEATURES = 32
-NUM_TASK_ROWS = 1024
+NUM_TASK_ROWS = 1024  # of the text table; crc32, unlike hash(), gives a text the same one in every process
 
 
 class WorldActionModel(nn.Module):
@@ -30,7 +29,6 @@ class WorldActionModel(nn.Module):
 
     state_stats: Tensor
     action_stats: Tensor
-    projection: Tensor
 
     def __init__(self, info: ManifestInfo, *, num_patches: int, horizon: int, width: int) -> None:
         super().__init__()
@@ -47,14 +45,14 @@ class WorldActionModel(nn.Module):
         self.dream = nn.Linear(width, NUM_FEATURES)
         self.register_buffer("state_stats", _mean_and_scale(info.statistics.state))
         self.register_buffer("action_stats", _mean_and_scale(info.statistics.action))
-        kernel = torch.randn(NUM_FEATURES, 3, PATCH, PATCH, generator=torch.Generator().manual_seed(0))
-        self.register_buffer("projection", kernel / (3 * PATCH**2) ** 0.5)
+        self.project = nn.Conv2d(3, NUM_FEATURES, PATCH, stride=PATCH, bias=False).requires_grad_(False)
+        seeded = torch.Generator().manual_seed(0)
+        nn.init.normal_(self.project.weight, std=(3 * PATCH**2) ** -0.5, generator=seeded)
 
-    def predict(self, frame_BNHWC: Tensor, state_BD: Tensor, task: Sequence[str]) -> tuple[Tensor, Tensor]:
+    def predict(self, frame_BNHWC: Tensor, state_BD: Tensor, task: list[str]) -> tuple[Tensor, Tensor]:
         """Normalized actions [B, A, D] and next-frame features [B, P, K]; frame is uint8, state raw."""
-        seen = _per_patch(self.see(_pixels(frame_BNHWC)), len(state_BD))
+        seen = _per_patch(self.see, frame_BNHWC)
         felt = self.feel((state_BD - self.state_stats[0]) / self.state_stats[1])[:, None]
-        # crc32, unlike hash(), gives a text the same row in every process.
         rows = torch.tensor([zlib.crc32(text.encode()) % NUM_TASK_ROWS for text in task], device=seen.device)
         asked = seen.new_zeros(len(state_BD), self.horizon, seen.shape[2])
         thought = self.think(torch.cat([seen, felt, self.hear(rows)[:, None], asked], dim=1) + self.place)
@@ -68,21 +66,17 @@ class WorldActionModel(nn.Module):
         now, after = batch["frames"].unbind(2)
         acted, dreamt = self.predict(now, batch["state"][:, 0], batch["task"])
         action = (batch["action"] - self.action_stats[0]) / self.action_stats[1]
-        projected = _per_patch(F.conv2d(_pixels(after), self.projection, stride=PATCH), len(after))
-        features = F.layer_norm(projected, (NUM_FEATURES,))  # dark patches count as much as bright ones
+        # The norm lets dark patches count as much as bright ones.
+        features = F.layer_norm(_per_patch(self.project, after), (NUM_FEATURES,))
         action_loss = _mean(F.smooth_l1_loss(acted, action, reduction="none"), ~batch["action_is_pad"])
         frame_loss = _mean(F.mse_loss(dreamt, features, reduction="none"), ~batch["frames_is_pad"][:, 1:])
         return torch.stack([action_loss, frame_loss])
 
 
-def _pixels(frame_BNHWC: Tensor) -> Tensor:
-    """uint8 as float in -1..1, [BN, C, H, W]."""
-    return frame_BNHWC.flatten(0, 1).permute(0, 3, 1, 2) / 127.5 - 1
-
-
-def _per_patch(maps: Tensor, num_samples: int) -> Tensor:
-    """[BN, K, rows, columns] as [B, P, K]."""
-    return maps.flatten(2).transpose(1, 2).reshape(num_samples, -1, maps.shape[1])
+def _per_patch(layers: nn.Module, frame_BNHWC: Tensor) -> Tensor:
+    """Features [B, P, K] that convolutions make of uint8 frames, as float in -1..1."""
+    maps: Tensor = layers(frame_BNHWC.flatten(0, 1).permute(0, 3, 1, 2) / 127.5 - 1)
+    return maps.flatten(2).transpose(1, 2).reshape(len(frame_BNHWC), -1, maps.shape[1])
 
 
 def _mean_and_scale(vector: VectorStatistics) -> Tensor:

@@ -61,8 +61,8 @@ class Run:
     def __init__(self, config: RecipeConfig, world: World) -> None:
         self.config, self.world, self.step = config, world, 0
         manifest = Manifest.open(config.manifest)
-        if not (manifest.info.features.state and manifest.info.features.action):
-            raise BadInput(f"{manifest.path}: lacks state or action; this recipe learns one from the other")
+        if not all(getattr(manifest.info.features, name) for name in ("cameras", "state", "action")):
+            raise BadInput(f"{manifest.path}: this recipe needs cameras, state and action; one is missing")
         spec = WindowSpec(frames=(0, config.ahead), state=(0,), action=tuple(range(config.horizon)))
         rows, columns = config.patches
         dataset = EpisodeDataset(manifest, spec, size=(rows * PATCH, columns * PATCH), root=config.root)
@@ -124,9 +124,8 @@ def train(config: RecipeConfig, world: World) -> None:
     if world.size > 1:
         distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     run, out = Run(config, world), Path(config.out)
-    checkpoints = sorted((out / "checkpoints").glob("step-*.pt"))
-    if checkpoints:
-        run.resume(checkpoints[-1])
+    for newest in sorted((out / "checkpoints").glob("step-*.pt"))[-1:]:
+        run.resume(newest)
     resumed_from = run.step
     out.mkdir(parents=True, exist_ok=True)
     for metrics in run.train():

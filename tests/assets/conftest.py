@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from path_house import House, open_house
 from sqlalchemy import NullPool, create_engine, make_url, text
 
 from dyna_assets.catalog.catalog import Catalog
@@ -19,7 +19,13 @@ from dyna_assets.home import Home
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of a server that lives as long as the session."""
     home = Home.at(tmp_path_factory.mktemp("postgres"))
-    yield ensure_server(home)
+    url = ensure_server(home)
+    # It is thrown away at the end: no reason to wait for the disk.
+    engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text("ALTER SYSTEM SET fsync = off"))
+        connection.execute(text("SELECT pg_reload_conf()"))
+    yield url
     stop_server(home)
 
 
@@ -53,12 +59,13 @@ def catalog(postgres_url: str) -> Iterator[Catalog]:
 
 
 @pytest.fixture
-def now() -> datetime:
-    """A fixed moment."""
-    return datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture
 def home(tmp_path: Path) -> Home:
     """A new home, prepared; without a server until one is asked for."""
     return Home.at(tmp_path / "home").prepare()
+
+
+@pytest.fixture
+def house(home: Home, postgres_url: str) -> Iterator[House]:
+    """A whole DYNA_HOME on real components."""
+    with open_house(home, postgres_url) as house:
+        yield house

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
+from typing import IO, Any
 
 import av
 import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from mcap.writer import CompressionType
+from mcap.reader import make_reader
 from mcap.writer import Writer as McapWriter
 from mcap_ros2.writer import Writer as Ros2Writer
 from numpy.typing import NDArray
@@ -146,6 +148,12 @@ def write_text(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+def change_info(root: Path, **changes: Any) -> None:
+    """Other entries in a data set's info.json."""
+    path = root / "meta/info.json"
+    write_text(path, json.dumps({**json.loads(path.read_text()), **changes}))
+
+
 def write_table(path: Path, table: pa.Table, **options: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, **options)
@@ -226,21 +234,27 @@ def stamp(time_ns: int, frame: str = "base") -> dict[str, object]:
     return {"stamp": {"sec": time_ns // 10**9, "nanosec": time_ns % 10**9}, "frame_id": frame}
 
 
+def encoded(kind: str, definition: str, message: dict[str, object]) -> bytes:
+    """The CDR bytes that the mcap-ros2-support package writes for a message."""
+    buffer = BytesIO()
+    writer = Ros2Writer(buffer)
+    writer.write_message("/x", writer.register_msgdef(kind, definition), message, 0, 0)
+    writer.finish()
+    buffer.seek(0)
+    _, _, record = next(iter(make_reader(buffer).iter_messages()))
+    return record.data
+
+
 def write_mcap(
-    path: Path,
-    length: int = 6,
-    *,
-    stamped: bool = True,
-    compression: CompressionType = CompressionType.ZSTD,
-    facts: dict[str, str] | None = None,
-    chunk_size: int = 2000,
+    path: Path, length: int = 6, *, stamped: bool = True, facts: dict[str, str] | None = None, **flags: Any
 ) -> Path:
     """A raw ROS 2 upload: a JPEG camera at 30 Hz, an arm and its leader at 60 Hz, a string topic.
 
     Capture times are T0_NS + k / rate; publish_time is 1 ms later, arrival (log_time) 20 ms later.
+    flags: of mcap's writer (chunk_size, compression, use_chunking, index_types, ...).
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    writer = Ros2Writer(str(path), chunk_size=chunk_size, compression=compression)
+    buffer = BytesIO()
+    writer = Ros2Writer(buffer)
     image = writer.register_msgdef("sensor_msgs/msg/CompressedImage", MSG_COMPRESSED)
     joints = writer.register_msgdef("sensor_msgs/msg/JointState", MSG_JOINTS)
     text = writer.register_msgdef("std_msgs/msg/String", MSG_STRING)
@@ -251,41 +265,68 @@ def write_mcap(
         if tick % 2 == 0:
             picture = {"header": head, "format": "jpeg", "data": still(tick // 2)}
             writer.write_message("/top/image/compressed", image, picture, **late)
-        state = {
+        arm = {
             "header": head,
             "name": list(NAMES),
             "position": [float(tick)] * 3,
             "velocity": [],
             "effort": [0.5] * 3,
         }
-        writer.write_message("/arm/joint_states", joints, state, **late)
-        writer.write_message("/leader/joint_states", joints, {**state, "velocity": [0.0] * 3}, **late)
+        writer.write_message("/arm/joint_states", joints, arm, **late)
+        writer.write_message("/leader/joint_states", joints, {**arm, "velocity": [0.0] * 3}, **late)
     writer.write_message("/log", text, {"data": "done"}, log_time=T0_NS, publish_time=T0_NS)
-    if facts:
-        writer._writer.add_metadata("episode", facts)
     writer.finish()
-    return path
+    buffer.seek(0)
+    return rewrite_mcap(buffer, path, facts=facts, **{"chunk_size": 2000, **flags})
 
 
-def rewrite_mcap(source: Path, target: Path, **flags: object) -> Path:
-    """The same messages written with other writer flags: unchunked, without one index or another."""
-    from mcap.reader import make_reader
-
-    with source.open("rb") as read, target.open("wb") as write:
-        reader, writer = make_reader(read), McapWriter(write, **flags)
+def rewrite_mcap(
+    source: IO[bytes], target: Path, *, facts: dict[str, str] | None = None, **flags: Any
+) -> Path:
+    """The same messages, written with other flags of mcap's writer and a metadata record."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("wb") as file:
+        writer = McapWriter(file, **flags)
         writer.start("ros2", "test")
         schemas: dict[int, int] = {}
         channels: dict[int, int] = {}
-        for schema, channel, message in reader.iter_messages():
-            assert schema is not None
-            if schema.id not in schemas:
+        for schema, channel, message in make_reader(source).iter_messages(log_time_order=False):
+            if schema is not None and schema.id not in schemas:
                 schemas[schema.id] = writer.register_schema(schema.name, schema.encoding, schema.data)
             if channel.id not in channels:
-                channels[channel.id] = writer.register_channel(
-                    channel.topic, channel.message_encoding, schemas[schema.id]
-                )
+                known = schemas.get(channel.schema_id, 0)
+                channels[channel.id] = writer.register_channel(channel.topic, channel.message_encoding, known)
             writer.add_message(channels[channel.id], message.log_time, message.data, message.publish_time)
-        for record in reader.iter_metadata():
-            writer.add_metadata(record.name, record.metadata)
+        if facts:
+            writer.add_metadata("episode", facts)
         writer.finish()
     return target
+
+
+@dataclass
+class RawMessage:
+    """One message as it stands in the file."""
+
+    topic: str
+    kind: str
+    data: bytes
+    log_ns: int = T0_NS
+    publish_ns: int = T0_NS
+    encoding: str = "cdr"
+
+
+def write_raw_mcap(path: Path, messages: Sequence[RawMessage], **flags: Any) -> Path:
+    """Any bytes under any message type; a kind of '' has no schema."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        writer = McapWriter(file, **flags)
+        writer.start("ros2", "test")
+        channels: dict[tuple[str, str, str], int] = {}
+        for message in messages:
+            key = (message.topic, message.kind, message.encoding)
+            if key not in channels:
+                schema = writer.register_schema(message.kind, "ros2msg", b"") if message.kind else 0
+                channels[key] = writer.register_channel(message.topic, message.encoding, schema)
+            writer.add_message(channels[key], message.log_ns, message.data, message.publish_ns)
+        writer.finish()
+    return path

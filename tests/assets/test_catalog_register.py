@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from catalog_samples import NOW, recordings, register, upload
 
 from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.errors import SetupError, UploadError
-from tests.assets.catalog_samples import NOW, recordings, register, upload
 
 
 @pytest.fixture
@@ -61,10 +61,21 @@ def test_a_committed_upload_that_changed_is_refused(catalog: Catalog) -> None:
 def test_a_committed_upload_cannot_change_by_way_of_quarantine(catalog: Catalog) -> None:
     register(catalog, upload("u1"), recordings("u1/a"))
     catalog.quarantine_upload("lab", upload("u1", digest="e"), "its files changed", now=NOW)
-    with pytest.raises(UploadError, match="Landed uploads are immutable"):
-        register(catalog, upload("u1", digest="f"), recordings("u1/a", input_hash="other"))
+    for has_marker in (True, False):
+        with pytest.raises(UploadError, match="Landed uploads are immutable"):
+            altered = upload("u1", digest="f", has_marker=has_marker)
+            register(catalog, altered, recordings("u1/a", input_hash="other"))
+
+
+def test_the_rows_of_an_upload_that_is_back_from_quarantine_are_done_again(catalog: Catalog) -> None:
+    register(catalog, upload("u1"), recordings("u1/a"))
+    catalog.quarantine_upload("lab", upload("u1", digest="e"), "its files changed", now=NOW)
+    (due,) = catalog.due_shards()
+    catalog.settle(due.key, due.revision)
     register(catalog, upload("u1"), recordings("u1/a"))
     assert catalog.quarantined() == []
+    assert [row.upload_state for row in catalog.shard_episodes(due.key)] == ["registered"]
+    assert [shard.key for shard in catalog.due_shards()] == [due.key]
 
 
 def test_an_upload_without_marker_may_grow_and_change(catalog: Catalog) -> None:

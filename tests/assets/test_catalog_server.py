@@ -173,6 +173,15 @@ def test_an_ordinary_user_runs_the_server_as_himself(tmp_path: Path) -> None:
     assert (own / "home" / "postgres" / "data").stat().st_uid == NOBODY
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="it is about root")
+@pytest.mark.parametrize("dropped", ["dac_override", "setuid", "chown"])
+def test_a_root_that_may_not_do_what_root_may_is_refused_by_capability(home: Home, dropped: str) -> None:
+    program = ENSURE.replace("print(", "\ntry: print(") + "\nexcept Exception as error: print(error)"
+    command = ["setpriv", f"--bounding-set=-{dropped}", sys.executable, "-c", program, str(home.path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"here it lacks {dropped}. Run as an ordinary user, or set database_url" in said
+
+
 def test_only_the_owner_of_the_server_reaches_its_socket(standing: Home) -> None:
     ensure_server(standing)
     status = socket_folder(standing.postgres / "data").stat()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import pytest
+from catalog_samples import LIMITS, NOW, recordings, register, upload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from dyna_assets.catalog.assignment import place
 from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.catalog.rows import shard_key, shard_number
 from dyna_assets.settings import ShardLimits
-from tests.assets.catalog_samples import LIMITS, NOW, recordings, register, upload
 
 
 @pytest.fixture

@@ -123,6 +123,16 @@ def test_a_time_without_offset_is_refused(upload: Path) -> None:
         commit_upload(upload, **{**SAYS, "recorded_at": "2026-03-01T09:30:00"})
 
 
+def test_a_time_that_no_clock_has_is_refused(upload: Path) -> None:
+    with pytest.raises(UploadError, match=r"recorded_at: Input should be less than 9223372036854775808"):
+        commit_upload(upload, **{**SAYS, "recorded_at": 10**30})
+
+
+def test_metadata_is_what_json_can_hold(upload: Path) -> None:
+    with pytest.raises(UploadError, match=r"metadata\.when.*JSON"):
+        commit_upload(upload, **SAYS, metadata={"when": object()})
+
+
 def test_a_folder_without_marker_is_refused_with_what_to_do(upload: Path) -> None:
     with pytest.raises(UploadError, match=r"upload\.json: no such file.*quiet_period_s"):
         read_marker(Folder.of(upload))

@@ -142,7 +142,7 @@ def test_equal_instants_on_the_grid_and_on_the_video_clock_are_equal_integers(
     assert pts_to_ns(ticks, 1 / (512 * fps), fps)[0] == on_grid[0] == (2 * step * 10**9 / fps + 1) // 2
 
 
-@given(ticks=st.lists(st.integers(-(2**40), 2**40), max_size=20), rate=st.integers(1, 90_000))
+@given(ticks=st.lists(st.integers(-(2**40), 2**40), max_size=20), rate=st.integers(1000, 90_000))
 def test_ticks_become_the_nearest_nanosecond(ticks: list[int], rate: int) -> None:
     for tick, time_ns in zip(
         ticks, ticks_to_ns(np.array(ticks, np.int64), Fraction(1, rate)).tolist(), strict=True

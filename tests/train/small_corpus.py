@@ -106,7 +106,7 @@ def build_manifest(
         root=str(folder),
         features=Features.of(_header(0, 1, cameras)),
         statistics=Statistics(state=statistics_of(state), action=statistics_of(action)),
-        query="select 1",
+        query="select 1 where tag in ['a']",
         table_versions={"episodes": 3},
     )
     manifest = folder / "manifest.arrow"

@@ -35,11 +35,13 @@ def psnr(found: NDArray[np.uint8], expected: NDArray[np.uint8]) -> float:
     return float(10 * np.log10(255**2 / max(error, 1e-9)))
 
 
-def assert_same_colours(found: NDArray[np.uint8], expected: NDArray[np.uint8], *, at_least: float) -> None:
+def assert_same_colours(
+    found: NDArray[np.uint8], expected: NDArray[np.uint8], *, at_least: float, shift: float = 2.5
+) -> None:
     assert found.shape == expected.shape
     # Reading rounds down, as every reader's fast path does: up to 1.5 levels. A wrong range or matrix is 5 and more.
     bias = np.abs((found.astype(np.float64) - expected).mean(axis=(-3, -2)))
-    assert bias.max() < 2.5, f"channels are shifted by {bias} levels"
+    assert bias.max() < shift, f"channels are shifted by {bias} levels"
     assert psnr(found, expected) >= at_least
 
 
@@ -153,7 +155,7 @@ def test_a_camera_whose_frames_change_format_midway_keeps_its_colours(tmp_path):
         av.VideoFrame.from_ndarray(rgb, "rgb24"),
     ]
     for frame in through_a_file(tmp_path, frames):
-        assert_same_colours(frame, rgb, at_least=34)
+        assert_same_colours(frame, rgb, at_least=34, shift=3.5)  # two conversions and the reader's
 
 
 def test_resizing_keeps_the_colours(tmp_path):
@@ -164,11 +166,28 @@ def test_resizing_keeps_the_colours(tmp_path):
         assert_same_colours(episode.frames("top", [0], size=(40, 48))[0], expected, at_least=32)
 
 
-CLIPS = """av1_video.mkv bt2020_10bit.mp4 bt601_full_range.mp4 bt709_full_range.mp4 discard_first_keyframe.mp4
-h264_10bits.mp4 h265_10bits.mp4 h265_video.mp4 nasa_13013.mp4 nasa_13013_rotated.mp4 nasa_13013_vfr.mp4
-test_non_zero_start.mp4 testsrc2_12bit_hdr.mp4 testsrc2_444_10bit_hevc.mp4 testsrc2_av1_10bit.mp4
-testsrc2_mpeg4.avi testsrc2_odd_height_and_width_444.mp4 testsrc2_odd_height_and_width_mpeg2.mp4
-testsrc2_odd_height_and_width_vp9_10bit.mp4 testsrc2_vp8.webm""".split()
+CLIPS = (
+    "av1_video.mkv",
+    "bt2020_10bit.mp4",
+    "bt601_full_range.mp4",
+    "bt709_full_range.mp4",
+    "discard_first_keyframe.mp4",
+    "h264_10bits.mp4",
+    "h265_10bits.mp4",
+    "h265_video.mp4",
+    "nasa_13013.mp4",
+    "nasa_13013_rotated.mp4",
+    "nasa_13013_vfr.mp4",
+    "test_non_zero_start.mp4",
+    "testsrc2_12bit_hdr.mp4",
+    "testsrc2_444_10bit_hevc.mp4",
+    "testsrc2_av1_10bit.mp4",
+    "testsrc2_mpeg4.avi",
+    "testsrc2_odd_height_and_width_444.mp4",
+    "testsrc2_odd_height_and_width_mpeg2.mp4",
+    "testsrc2_odd_height_and_width_vp9_10bit.mp4",
+    "testsrc2_vp8.webm",
+)
 
 
 def rgb_by_formula(frame: av.VideoFrame) -> NDArray[np.uint8]:

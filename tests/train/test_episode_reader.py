@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import fsspec
@@ -247,6 +249,18 @@ def test_a_given_filesystem_is_the_one_that_is_read(episode, remote):
         assert pickle.loads(pickle.dumps(far)).header == episode.header
 
 
+def test_an_open_episode_holds_one_file_handle_and_a_dropped_one_none(path):
+    def handles() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = handles()
+    episode = Episode.open(path)
+    episode.frames("top", [0])
+    assert handles() == before + 1
+    del episode
+    assert handles() == before
+
+
 def test_a_pickled_episode_reopens_its_file(path):
     with Episode.open(path) as episode:
         episode.frames("top", [3])
@@ -256,7 +270,7 @@ def test_a_pickled_episode_reopens_its_file(path):
 
 
 def _paintings_in_a_worker(episode: Episode, results) -> None:
-    results.put(paintings(episode, 1, [0, 17, 49]) + [(float(episode.state_TD.sum()), 0)])
+    results.put([*paintings(episode, 1, [0, 17, 49]), (float(episode.state_TD.sum()), 0)])
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -292,7 +306,7 @@ def test_merged_ranges_cover_all_ask_for_nothing_twice_and_leave_only_large_gaps
     merged = merge_ranges(wanted, gap_bytes=gap)
     for start, end in wanted:
         assert any(first <= start and end <= last for first, last in merged)
-    for (_, end), (start, _) in zip(merged, merged[1:], strict=False):
+    for (_, end), (start, _) in pairwise(merged):
         assert start - end > gap
 
 

@@ -63,7 +63,7 @@ def test_any_bytes_parse_or_raise_the_typed_error(payload):
     try:
         parse_video(payload)
     except CorruptEpisode as error:
-        assert "protobuf" in str(error)  # noqa: PT017
+        assert "protobuf" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -343,6 +343,12 @@ def test_vectors_that_do_not_fit_the_header_are_refused_by_topic(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_quality_that_x264_does_not_know_is_refused_before_any_frame(tmp_path):
+    with pytest.raises(BadInput, match=r"crf 52, expected 0 \(lossless\) to 51"):
+        EpisodeWriter.create(tmp_path / "e.mcap", header(1, [CAMERAS[0]], []), LAYOUT, crf=52, vectors={})
+    assert list(tmp_path.iterdir()) == []
+
+
 KILLED = """
 import sys
 sys.path.insert(0, sys.argv[2])

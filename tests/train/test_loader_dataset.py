@@ -183,36 +183,32 @@ def test_episode_files_may_be_read_from_another_root(tmp_path):
     assert dataset[0]["episode_id"] == 100
 
 
+def test_a_row_that_runs_past_its_episode_is_refused_even_where_another_row_does_not(tmp_path):
+    corpus = build(tmp_path, lengths=(6,), stretches=[Stretch(0, 0, 4), Stretch(0, 4, 3)])
+    dataset = EpisodeDataset(Manifest.open(corpus.manifest), SPEC)
+    dataset[0]
+    with pytest.raises(EpisodeError, match=r"row 1 \(episode 100\): the row ends at step 7, .*mcap at 6\."):
+        dataset[4]
+
+
 @pytest.mark.parametrize(
-    ("stretch", "cameras", "message"),
+    ("names", "size", "message"),
     [
-        (Stretch(0, 0, 7), None, "has 6 steps, the row ends at 7"),
+        (("left", "wrist"), 64, "has no camera right; its cameras: left, wrist"),
         (
-            Stretch(0, 0, 6),
-            (CameraTrack("left", 64, 48), CameraTrack("wrist", 64, 48)),
-            "has no camera wrist",
-        ),
-        (
-            Stretch(0, 0, 6),
-            (CameraTrack("left", 32, 32), CameraTrack("right", 32, 32)),
-            "has frames of .* from left",
+            ("left", "right"),
+            32,
+            "has frames of height=48 width=32 from left, the manifest says height=48 width=64",
         ),
     ],
 )
-def test_an_episode_that_contradicts_the_manifest_is_refused(tmp_path, stretch, cameras, message):
-    corpus = build(tmp_path, lengths=(6,), stretches=[stretch])
-    if cameras is not None:
-        (file,) = corpus.uris
-        other = build(tmp_path / "other", lengths=(6,), cameras=cameras)
-        (tmp_path / "m2").mkdir()
-        other.manifest.rename(tmp_path / "m2" / "manifest.arrow")
-        (wanted,) = other.uris
-        wanted.unlink()
-        file.rename(wanted)
-        corpus = other
-    path = corpus.manifest if cameras is None else tmp_path / "m2" / "manifest.arrow"
+def test_an_episode_that_contradicts_the_manifest_is_refused(tmp_path, names, size, message):
+    corpus = build(tmp_path, lengths=(6,))
+    cameras = [CameraTrack(name, size, 48) for name in names]
+    other = build(tmp_path / "other", lengths=(6,), cameras=cameras)
+    other.uris[0].replace(corpus.uris[0])
     with pytest.raises(EpisodeError, match=rf"row 0 \(episode 100\): .*mcap {message}"):
-        EpisodeDataset(Manifest.open(path), SPEC)[0]
+        EpisodeDataset(Manifest.open(corpus.manifest), SPEC)[0]
 
 
 def test_importing_dyna_train_and_its_manifest_loads_neither_torch_nor_a_codec():

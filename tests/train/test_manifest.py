@@ -55,7 +55,7 @@ def written(path, lengths, *, batch_rows=4, info=INFO):
 
 
 lengths_of_rows = st.lists(st.integers(1, 50), min_size=1, max_size=30)
-quick = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def test_what_was_written_is_read_back(tmp_path):
@@ -261,11 +261,10 @@ def test_another_kind_of_file_is_not_an_arrow_file(tmp_path, content):
 
 def test_a_file_cut_anywhere_is_refused(tmp_path):
     written(tmp_path / "m.arrow", [2, 3, 4, 5, 6])
-    data = (tmp_path / "m.arrow").read_bytes()
-    for size in range(6, len(data)):
-        (tmp_path / "cut.arrow").write_bytes(data[:size])
-        with pytest.raises(ManifestError, match=r"cut\.arrow: (ends at byte|its|not an Arrow)"):
-            Manifest.open(tmp_path / "cut.arrow")
+    for size in range((tmp_path / "m.arrow").stat().st_size - 1, 5, -1):
+        os.truncate(tmp_path / "m.arrow", size)
+        with pytest.raises(ManifestError, match=r"m\.arrow: (ends at byte|its|not an Arrow)"):
+            Manifest.open(tmp_path / "m.arrow")
 
 
 def test_a_flipped_header_is_refused(tmp_path):

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import threading
+import time
 
+import psutil
 import pytest
 import torch
 from small_corpus import build
 
+from dyna_cluster.launch import launch
 from dyna_train.config import load_config
 from dyna_train.errors import BadInput, ConfigError, DynaError
 from dyna_train.manifest import Manifest
@@ -100,23 +102,41 @@ def test_the_losses_go_down_on_what_can_be_learned(corpus, tmp_path):
     assert (summary["steps"], summary["ranks"]) == (60, 1)
 
 
-def test_two_ranks_under_torchrun_share_the_order_and_resume_on_one(corpus, tmp_path):
+def kill_a_rank_once(checkpoint, killed):
+    """Wait for `checkpoint`, then kill one rank of the job below this process."""
+    while not checkpoint.exists():
+        time.sleep(0.01)
+    below = psutil.Process().children(recursive=True)
+    ranks = [
+        one for one in below if one.cmdline()[-2] == "dyna_train.recipe.train" and len(one.cmdline()) < 6
+    ]
+    ranks[0].kill()
+    killed.append(ranks[0].pid)
+
+
+def test_two_ranks_share_one_order_through_a_killed_rank_and_a_restart(corpus, tmp_path):
     out = tmp_path / "two"
-    config = config_of(corpus, out)
+    config = config_of(corpus, out, steps=60)
     toml = tmp_path / "config.toml"
     toml.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in config if value is not None))
     assert load_config(RecipeConfig, toml) == config
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1"]
-    command = [*launch, "--nproc-per-node=2", "-m", "dyna_train.recipe.train", str(toml)]
-    subprocess.run(command, check=True, timeout=120)
-    assert summary_of(out)["ranks"] == 2
-    alone = tmp_path / "one"
-    train(config_of(corpus, alone), World())
-    for (_, half, *_), (_, whole, *_) in zip(metrics_of(out), metrics_of(alone), strict=True):
-        assert half == whole[::2]  # rank 0 wrote what it saw: every other sample of the one global order
-    train(config.model_copy(update={"steps": 8}), World())
-    train(config_of(corpus, alone, steps=8), World())
-    assert [line[1] for line in metrics_of(out)[6:]] == [line[1] for line in metrics_of(alone)[6:]]
+    killed: list[int] = []
+    killer = threading.Thread(
+        target=kill_a_rank_once, args=(out / "checkpoints/step-00000003.pt", killed), daemon=True
+    )
+    killer.start()
+    end = launch(
+        ["-m", "dyna_train.recipe.train", str(toml)], ranks=2, max_restarts=1, progress=out / "checkpoints"
+    )
+    killer.join()
+    assert len(killed) == 1 and end.attempts == 2
+    summary = summary_of(out)
+    assert (summary["ranks"], summary["steps"]) == (2, 60)
+    assert 3 <= summary["resumed_from"] < 60
+    train(config_of(corpus, tmp_path / "one", steps=60), World())
+    taken = {step: anchors for step, anchors, *_ in metrics_of(out)}
+    for step, whole, *_ in metrics_of(tmp_path / "one"):
+        assert taken[step] == whole[::2]  # rank 0 wrote what it saw: every other sample of the global order
 
 
 def test_loader_processes_change_nothing(corpus, tmp_path):
@@ -135,6 +155,12 @@ def test_a_checkpoint_of_another_manifest_or_model_asks_for_another_out(corpus, 
     other = build(tmp_path / "other", lengths=(9, 9))
     with pytest.raises(BadInput, match="cannot resume the data position: the checkpoint has manifest"):
         train(config_of(other, tmp_path / "out"), World())
+
+
+def test_a_manifest_without_cameras_is_refused(tmp_path):
+    blind = build(tmp_path, lengths=(9,), cameras=())
+    with pytest.raises(BadInput, match="this recipe needs cameras, state and action; one is missing"):
+        train(config_of(blind, tmp_path), World())
 
 
 def test_a_loss_that_is_no_number_stops_the_run_with_its_step(corpus, tmp_path):
@@ -167,8 +193,9 @@ def test_the_target_features_are_the_same_in_every_process_and_never_train(corpu
     one = WorldActionModel(manifest.info, num_patches=1, horizon=2, width=32)
     torch.manual_seed(2)
     other = WorldActionModel(manifest.info, num_patches=1, horizon=2, width=32)
-    assert torch.equal(one.projection, other.projection)
-    assert not any(name.startswith("projection") for name, _ in one.named_parameters())
+    assert torch.equal(one.project.weight, other.project.weight)
+    assert not one.project.weight.requires_grad
+    assert abs(one.project.weight.std() * (3 * 32 * 32) ** 0.5 - 1) < 0.05
 
 
 def test_a_key_nobody_knows_names_the_nearest(tmp_path):

@@ -24,11 +24,14 @@ from dyna_assets.landing.recording import (
     describe_files,
 )
 from dyna_assets.landing.sources.base import (
+    damage_named,
     files_with,
     first_of,
     guess_roles,
     info_of,
     merged,
+    open_file,
+    paired,
     plain,
     text_of,
     truth_of,
@@ -45,6 +48,8 @@ except ImportError as error:
 
 SUFFIXES = (".hdf5", ".h5")
 ALOHA_HZ = 50
+# what h5py raises on damaged bytes
+DAMAGE = (OSError, RuntimeError, KeyError, OverflowError, ValueError, TypeError)
 IMAGES = "observations/images/"
 FIRST = ("observations/qpos",)  # positions before what is derived from them
 BLOCK_BYTES = 16 << 20
@@ -107,16 +112,14 @@ class AlohaRecording:
         """Open the file `name`. Raises RecordingError naming the file, its size, and what is wrong."""
         where = folder.at(name)
         with ExitStack() as stack:
-            handle = stack.enter_context(folder.open(name))
-            try:
+            handle = stack.enter_context(open_file(folder, name))
+            with damage_named(
+                DAMAGE, lambda error: f"{where}: not readable as HDF5 ({error}); record or upload it again"
+            ):
                 file = stack.enter_context(h5py.File(handle, "r"))
                 fps, fps_note = _fps(file.attrs, where)
                 topics = _topics(file, where)
                 meta = _meta(file.attrs, fps, fps_note)
-            except OSError as error:
-                raise RecordingError(
-                    f"{where}: not readable as HDF5 ({error}); record or upload it again"
-                ) from None
             return cls(where, stack.pop_all(), file, fps, meta, topics)
 
     def times(self, topic: str) -> NDArray[np.int64]:
@@ -128,7 +131,9 @@ class AlohaRecording:
         """Messages of `topics` merged by time; holds one block of at most 16 MiB of each topic."""
         for topic in topics:
             info_of(self.topics, topic, self._where, {})
-        return merged(self._stream(topic) for topic in topics)
+        return merged(
+            paired(topic, self.times(topic), self._payloads(topic), self._where) for topic in topics
+        )
 
     def close(self) -> None:
         """Release the file."""
@@ -140,24 +145,17 @@ class AlohaRecording:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _stream(self, topic: str) -> Iterator[Message]:
+    def _payloads(self, topic: str) -> Iterator[Any]:
         to_payload = _payload_of(self.topics[topic])
-        times = self.times(topic).tolist()
-        for time_ns, row in zip(times, self._values(topic), strict=True):
-            yield Message(topic, time_ns, to_payload(row))
-
-    def _values(self, topic: str) -> Iterator[Any]:
         dataset = self._file[topic]
         step = _block_rows(dataset)
         for start in range(0, len(dataset), step):
-            try:
-                block = dataset[start : start + step]
-            except OSError as error:
-                raise RecordingError(
-                    f"{self._where}: topic '{topic}' rows {start} to {start + step - 1} cannot be read "
-                    f"({error}); the file is damaged"
-                ) from None
-            yield from block
+            yield from map(to_payload, self._block(topic, start, min(start + step, len(dataset))))
+
+    def _block(self, topic: str, start: int, stop: int) -> Any:
+        place = f"{self._where}: topic '{topic}' rows {start} to {stop - 1}"
+        with damage_named(DAMAGE, lambda error: f"{place} cannot be read ({error}); the file is damaged"):
+            return self._file[topic][start:stop]
 
 
 def _payload_of(info: TopicInfo) -> Callable[[NDArray[Any]], Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import heapq
 import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from contextlib import contextmanager
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.recording import FileInfo, Message, Recording, Roles, TopicInfo
+from dyna_assets.landing.recording import FileInfo, Folder, Message, Payload, Recording, Roles, TopicInfo
 
 IS_ACTION = re.compile(r"leader|action|command|cmd|target", re.IGNORECASE)
 GENERIC_PARTS = frozenset(
@@ -29,6 +32,7 @@ GENERIC_PARTS = frozenset(
     | {"joint_states", "data"}
 )
 JOINT_PARTS = ("position", "velocity", "effort")
+NAME_LENGTH = 64  # what a profile allows
 TRUE_WORDS = frozenset({"true", "yes", "1", "success", "succeeded"})
 FALSE_WORDS = frozenset({"false", "no", "0", "failure", "failed", "fail"})
 
@@ -87,9 +91,51 @@ def info_of(topics: Mapping[str, TopicInfo], topic: str, where: str, missing: Ma
     return info
 
 
+def open_file(folder: Folder, name: str) -> IO[bytes]:
+    """A recording's file. Raises RecordingError if it is gone."""
+    try:
+        return folder.open(name)
+    except FileNotFoundError:
+        raise RecordingError(
+            f"{folder.at(name)}: no such file; it was there when its upload was registered. Landed files must stay",
+            check="recording.complete",
+        ) from None
+
+
+@contextmanager
+def damage_named(kinds: tuple[type[Exception], ...], explain: Callable[[Exception], str]) -> Iterator[None]:
+    """Errors of `kinds` mean a damaged file and become RecordingErrors; a RecordingError stays itself.
+
+    An OSError with a number comes from the store or the network: it passes, so that the run is retried
+    and no recording is blamed. But EINVAL is a seek to where a damaged offset points.
+    """
+    try:
+        yield
+    except RecordingError:
+        raise
+    except kinds as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        raise RecordingError(explain(error)) from None
+
+
 def merged(streams: Iterable[Iterator[Message]]) -> Iterator[Message]:
     """Streams merged by time; holds one message of each."""
     return heapq.merge(*streams, key=lambda message: message.time_ns)
+
+
+def paired(
+    topic: str, times_N: NDArray[np.int64], payloads: Iterable[Payload], where: str
+) -> Iterator[Message]:
+    """Messages from times and payloads. Raises RecordingError at the first one that lacks its counterpart."""
+    number = 0
+    for payload in payloads:
+        if number == len(times_N):
+            raise RecordingError(f"{where}: topic '{topic}' has {number:,} times, but more payloads")
+        yield Message(topic, int(times_N[number]), payload)
+        number += 1
+    if number < len(times_N):
+        raise RecordingError(f"{where}: topic '{topic}' has {len(times_N):,} times, but {number:,} payloads")
 
 
 def files_with(files: Mapping[str, FileInfo], suffixes: Collection[str]) -> list[str]:
@@ -122,11 +168,13 @@ def _measured_beside_position(name: str, names: Collection[str]) -> bool:
 def short_names(topics: Collection[str]) -> dict[str, str]:
     """Short unique name -> topic: the last parts of the topic's path that tell it from the others."""
     parts = {topic: _telling_parts(topic) for topic in topics}
-    for count in range(1, max((len(part) for part in parts.values()), default=0) + 1):
+    longest = max((len(part) for part in parts.values()), default=0)
+    for count in range(1, longest + 1):
         names = {"_".join(part[-count:]): topic for topic, part in parts.items()}
-        if len(names) == len(topics):
+        if len(names) == len(topics) and all(len(name) <= NAME_LENGTH for name in names):
             return names
-    return {re.sub(r"[^A-Za-z0-9]+", "_", topic).strip("_"): topic for topic in topics}
+    numbered = enumerate(parts.items(), 1)  # paths that differ in punctuation only, or are too long to tell
+    return {f"{part[-1][: NAME_LENGTH - 8]}_{number}": topic for number, (topic, part) in numbered}
 
 
 def _telling_parts(topic: str) -> list[str]:

@@ -191,6 +191,11 @@ def notes_on(episodes: Collection[Episode], files: Mapping[str, FileInfo]) -> li
     return notes
 
 
+def task_texts(value: Any) -> tuple[str, ...]:
+    """An episode's tasks, which stand as a list or as one text."""
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value),) if value else ()
+
+
 def index_of(ref: RecordingRef) -> int:
     """The episode index in a recording's name. Raises RecordingError."""
     prefix, _, digits = ref.name.partition("_")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, Message, Recording, RecordingMeta, Roles, TopicInfo
-from dyna_assets.landing.sources.base import IS_ACTION, guess_roles, info_of, merged, plain
+from dyna_assets.landing.sources.base import IS_ACTION, guess_roles, info_of, merged, paired, plain
 from dyna_assets.landing.sources.lerobot import BOOKKEEPING, DatasetInfo, Episode, Feature, VideoPart
 from dyna_assets.landing.sources.lerobot_rows import EpisodeRows
 from dyna_assets.landing.sources.video import Video, VideoInfo, pts_to_ns
@@ -77,7 +77,9 @@ class LeRobotRecording:
         """Messages of `topics` merged by time; frames are decoded one at a time. Raises RecordingError."""
         for topic in topics:
             self._readable(topic)
-        return merged(self._stream(topic) for topic in topics)
+        return merged(
+            paired(topic, self.times(topic), self._payloads(topic), self._where) for topic in topics
+        )
 
     def close(self) -> None:
         """Release the data file."""
@@ -92,11 +94,6 @@ class LeRobotRecording:
 
     def _readable(self, topic: str) -> TopicInfo:
         return info_of(self.topics, topic, self._where, self.meta.extra["missing"])
-
-    def _stream(self, topic: str) -> Iterator[Message]:
-        times = self.times(topic).tolist()
-        for time_ns, payload in zip(times, self._payloads(topic), strict=True):
-            yield Message(topic, time_ns, payload)
 
     def _payloads(self, topic: str) -> Iterator[Any]:
         if topic in self._cameras:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from fractions import Fraction
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,36 +15,33 @@ from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder
-from dyna_assets.landing.sources.video import GRID_TOLERANCE, NS, ticks_to_ns
+from dyna_assets.landing.sources.base import damage_named
+from dyna_assets.landing.sources.video import GRID_TOLERANCE, MAX_S, NS, ticks_to_ns
 
 STILLS_AT_ONCE = 16
+DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 class EpisodeRows:
     """The rows `start <= row < stop` of a parquet file. Columns are read when they are asked for."""
 
-    def __init__(self, where: str, handle: IO[bytes], file: Any, start: int, stop: int) -> None:
+    def __init__(self, where: str, stack: ExitStack, file: Any, start: int, stop: int) -> None:
         self.where = where
         self.start, self.stop = start, stop
-        self._handle, self._file = handle, file
+        self._stack, self._file = stack, file
 
     @classmethod
     def open(cls, folder: Folder, name: str, episode_index: int) -> EpisodeRows:
         """The episode's rows in the data file `name`. Raises RecordingError if it is cut or has none."""
         where = folder.at(name)
-        handle = folder.open(name)
-        try:
-            file = pq.ParquetFile(handle)
-            start, stop = _row_range(file, episode_index, where)
-        except (pa.ArrowException, OSError) as error:
-            handle.close()
-            raise RecordingError(
-                f"{where}: not readable as parquet ({error}); record or upload it again"
-            ) from None
-        except RecordingError:
-            handle.close()
-            raise
-        return cls(where, handle, file, start, stop)
+        with ExitStack() as stack:
+            handle = stack.enter_context(folder.open(name))
+            with damage_named(
+                DAMAGE, lambda error: f"{where}: not readable as parquet ({error}); record or upload it again"
+            ):
+                file = pq.ParquetFile(handle)
+                start, stop = _row_range(file, episode_index, where)
+            return cls(where, stack.pop_all(), file, start, stop)
 
     @property
     def num_rows(self) -> int:
@@ -81,6 +79,12 @@ class EpisodeRows:
         if "timestamp" not in self.names:
             return ticks_to_ns(np.arange(self.num_rows, dtype=np.int64), 1 / fps)
         stored_s = self.vector("timestamp")[:, 0]
+        wrong = np.flatnonzero(~(np.abs(stored_s) < MAX_S))
+        if len(wrong):
+            raise RecordingError(
+                f"{self.where}: column 'timestamp' row {self.start + wrong[0]}: expected seconds since the "
+                f"episode's start, found {stored_s[wrong[0]]}"
+            )
         frames = stored_s * float(fps)
         numbers = np.rint(frames).astype(np.int64)
         float32_step = np.spacing(np.abs(stored_s).max(initial=0.0).astype(np.float32)) * float(fps)
@@ -91,7 +95,14 @@ class EpisodeRows:
     def stills(self, name: str, folder: Folder) -> Iterator[bytes]:
         """Encoded pictures of an image column, in row order."""
         groups, row = _groups_of(self._file.metadata, self.start, self.stop)
-        for batch in self._file.iter_batches(STILLS_AT_ONCE, row_groups=groups, columns=[name]):
+        batches = self._file.iter_batches(STILLS_AT_ONCE, row_groups=groups, columns=[name])
+        while True:
+            with damage_named(
+                DAMAGE, lambda error: f"{self.where}: column '{name}' cannot be read ({error})"
+            ):
+                batch = next(batches, None)
+            if batch is None:
+                return
             inside = batch.column(0).slice(max(self.start - row, 0), max(self.stop - max(row, self.start), 0))
             for number, value in enumerate(inside, max(row, self.start)):
                 yield self._still(value.as_py(), name, number, folder)
@@ -99,8 +110,7 @@ class EpisodeRows:
 
     def close(self) -> None:
         """Release the file."""
-        self._file.close()
-        self._handle.close()
+        self._stack.close()
 
     def _still(self, value: Any, name: str, row: int, folder: Folder) -> bytes:
         if isinstance(value, dict):
@@ -113,10 +123,8 @@ class EpisodeRows:
 
     def _column(self, name: str) -> Any:
         groups, first_row = _groups_of(self._file.metadata, self.start, self.stop)
-        try:
+        with damage_named(DAMAGE, lambda error: f"{self.where}: column '{name}' cannot be read ({error})"):
             table = self._file.read_row_groups(groups, columns=[name])
-        except (pa.ArrowException, OSError) as error:
-            raise RecordingError(f"{self.where}: column '{name}' cannot be read ({error})") from None
         return table.column(0).slice(self.start - first_row, self.num_rows).combine_chunks()
 
 

@@ -20,6 +20,7 @@ from dyna_assets.landing.sources.lerobot import (
     listed_refs,
     notes_on,
     read_info,
+    task_texts,
 )
 from dyna_assets.landing.sources.lerobot_recording import LeRobotRecording, lerobot_roles
 from dyna_assets.landing.upload import landed_files
@@ -68,11 +69,10 @@ def _episodes(folder: Folder) -> list[Episode]:
 def _episode(info: DatasetInfo, row: Mapping[str, Any]) -> Episode:
     index = int(row["episode_index"])
     places = {"episode_index": index, "episode_chunk": index // info.chunks_size}
-    tasks = row.get("tasks") or row.get("task") or []
     return Episode(
         index=index,
-        length=int(row.get("length", -1)),
-        tasks=tuple(map(str, [tasks] if isinstance(tasks, str) else tasks)),
+        length=row["length"] if isinstance(row.get("length"), int) else -1,
+        tasks=task_texts(row.get("tasks") or row.get("task")),
         success=truth_of(first_of(row, *SUCCESS_KEYS)),
         data_file=info.path(info.data_path, **places),
         videos={key: VideoPart(info.path(info.video_path, video_key=key, **places)) for key in info.cameras},

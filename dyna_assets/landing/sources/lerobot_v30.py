@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import FileInfo, Folder, Recording, RecordingRef, Roles
-from dyna_assets.landing.sources.base import files_with, first_of, truth_of
+from dyna_assets.landing.sources.base import damage_named, files_with, first_of, truth_of
 from dyna_assets.landing.sources.lerobot import (
     SUCCESS_KEYS,
     DatasetInfo,
@@ -21,8 +20,11 @@ from dyna_assets.landing.sources.lerobot import (
     listed_refs,
     notes_on,
     read_info,
+    task_texts,
 )
 from dyna_assets.landing.sources.lerobot_recording import LeRobotRecording, lerobot_roles
+from dyna_assets.landing.sources.lerobot_rows import DAMAGE
+from dyna_assets.landing.sources.video import MAX_S
 from dyna_assets.landing.upload import landed_files
 
 EPISODES = "meta/episodes"
@@ -70,12 +72,10 @@ def _episodes(folder: Folder, info: DatasetInfo, only: int | None = None) -> lis
 def _rows(folder: Folder, name: str, only: int | None) -> list[dict[str, Any]]:
     """Rows of one file of the episode list, without the statistics (most of its bytes)."""
     filters = None if only is None else [("episode_index", "=", only)]
-    try:
-        with folder.open(name) as file:
-            columns = [column for column in pq.read_schema(file).names if not column.startswith("stats/")]
-            table = pq.read_table(file, columns=columns, filters=filters)
-    except (pa.ArrowException, OSError) as error:
-        raise RecordingError(f"{folder.at(name)}: not readable as parquet ({error})") from None
+    explain = f"{folder.at(name)}: not readable as parquet"
+    with damage_named(DAMAGE, lambda error: f"{explain} ({error})"), folder.open(name) as file:
+        columns = [column for column in pq.read_schema(file).names if not column.startswith("stats/")]
+        table = pq.read_table(file, columns=columns, filters=filters)
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
@@ -85,16 +85,15 @@ def _episode(info: DatasetInfo, row: Mapping[str, Any]) -> Episode:
         index = int(row["episode_index"])
         places = {"chunk_index": int(row["data/chunk_index"]), "file_index": int(row["data/file_index"])}
         videos = {key: _part(info, row, key) for key in info.cameras}
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise RecordingError(
             f"{info.where}: the episode list lacks {error} for episode {row.get('episode_index')}; "
             "convert or record the data set again with LeRobot v3.0"
         ) from None
-    tasks = row.get("tasks") or []
     return Episode(
         index=index,
         length=int(row.get("length") or -1),
-        tasks=tuple(map(str, [tasks] if isinstance(tasks, str) else tasks)),
+        tasks=task_texts(row.get("tasks")),
         success=truth_of(first_of(row, *SUCCESS_KEYS)),
         data_file=info.path(info.data_path, **places),
         videos=videos,
@@ -108,6 +107,11 @@ def _part(info: DatasetInfo, row: Mapping[str, Any], key: str) -> VideoPart:
         "file_index": int(row[f"videos/{key}/file_index"]),
     }
     file = info.path(info.video_path, video_key=key, **places)
-    return VideoPart(
-        file, float(row[f"videos/{key}/from_timestamp"]), float(row[f"videos/{key}/to_timestamp"])
-    )
+    start_s = float(row[f"videos/{key}/from_timestamp"])
+    end_s = float(row[f"videos/{key}/to_timestamp"])
+    if not 0 <= start_s <= end_s < MAX_S:
+        raise RecordingError(
+            f"{info.where}: the episode list places '{key}' of episode {row['episode_index']} at "
+            f"{start_s} to {end_s} s of {file}; expected a stretch of the video"
+        )
+    return VideoPart(file, start_s, end_s)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -21,10 +21,21 @@ from mcap.summary import Summary
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder
+from dyna_assets.landing.sources.base import damage_named, open_file
 
 MAGIC = b"\x89MCAP0\r\n"
 # what the mcap package, its decompressors (lz4: RuntimeError) and `struct` raise on damaged bytes
-DAMAGE = (McapError, CRCValidationError, struct.error, zstandard.ZstdError, RuntimeError, UnicodeDecodeError)
+DAMAGE = (
+    McapError,
+    CRCValidationError,
+    struct.error,
+    zstandard.ZstdError,
+    RuntimeError,
+    ValueError,  # text that is not UTF-8, offsets that no file has
+    OverflowError,
+    MemoryError,
+    OSError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +69,10 @@ class McapFile:
         Raises RecordingError naming the byte if it is no MCAP, is cut, or is damaged.
         """
         where = folder.at(name)
-        handle = folder.open(name)
+        handle = open_file(folder, name)
         try:
             _check_ends(handle, where)
-            with _damage_named(handle, where):
+            with _naming_damage(handle, where):
                 contents = _from_index(handle) or _from_scan(handle)
         except RecordingError:
             handle.close()
@@ -71,7 +82,7 @@ class McapFile:
     def messages(self, channel_ids: Collection[int]) -> Iterator[Message]:
         """Messages of the channels in file order, one chunk in memory. Raises RecordingError."""
         wanted = frozenset(channel_ids)
-        with _damage_named(self._handle, self.where):
+        with _naming_damage(self._handle, self.where):
             for record in self._records(wanted):
                 if isinstance(record, Message) and record.channel_id in wanted:
                     yield record
@@ -80,7 +91,7 @@ class McapFile:
         """The first message of each channel that has one; reads only the chunks that hold them."""
         found = {key: message for key, message in self.contents.first.items() if key in channel_ids}
         pending = {key for key in channel_ids if self.contents.counts.get(key)} - set(found)
-        with _damage_named(self._handle, self.where):
+        with _naming_damage(self._handle, self.where):
             for index in self.contents.chunks or ():
                 for record in self._chunk(index) if _may_hold(index, pending) else ():
                     if isinstance(record, Message) and record.channel_id in pending:
@@ -129,16 +140,14 @@ def _check_ends(handle: IO[bytes], where: str) -> None:
         )
 
 
-@contextmanager
-def _damage_named(handle: IO[bytes], where: str) -> Iterator[None]:
-    try:
-        yield
-    except DAMAGE as error:
-        reason = str(error) or "a record ends too early"
-        raise RecordingError(
-            f"{where}: damaged before byte {handle.tell():,}: {reason}. Upload the file again, or repair it "
-            "with `mcap recover` and upload the result"
-        ) from None
+def _naming_damage(handle: IO[bytes], where: str) -> AbstractContextManager[None]:
+    return damage_named(
+        DAMAGE,
+        lambda error: (
+            f"{where}: damaged before byte {handle.tell():,}: {str(error) or 'a record ends too early'}. "
+            "Upload the file again, or repair it with `mcap recover` and upload the result"
+        ),
+    )
 
 
 def _from_index(handle: IO[bytes]) -> Contents | None:

@@ -16,6 +16,7 @@ from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, is_local
 
 NS = 1_000_000_000
+MAX_S = 365 * 86_400
 DECODABLE = "video.decodable"
 GRID_TOLERANCE = 1e-2
 """How far from a grid instant, in frames, a stored time may lie and still mean that instant."""
@@ -64,6 +65,8 @@ class Video:
         with self._opened() as (container, stream):
             self._seek(container, stream)
             ticks = sorted(self._demuxed(container, stream))
+            if ticks and max(-ticks[0], ticks[-1]) * stream.time_base > MAX_S:
+                raise RecordingError(f"{self.where}: presentation times beyond a year", check=DECODABLE)
         return np.array(ticks, np.int64)
 
     def frames(self, expected: NDArray[np.int64]) -> Iterator[av.VideoFrame]:
@@ -92,10 +95,13 @@ class Video:
     def _opened(self) -> Iterator[tuple[Any, Any]]:
         """(container, first video stream); FFmpeg's errors inside become RecordingErrors."""
         try:
-            with self._source() as source, av.open(source) as container:
+            with self._source() as source, av.open(source, metadata_errors="replace") as container:
                 if not container.streams.video:
                     raise RecordingError(f"{self.where}: no video stream inside", check=DECODABLE)
-                yield container, container.streams.video[0]
+                stream = container.streams.video[0]
+                if stream.codec_context is None:
+                    raise RecordingError(f"{self.where}: no decoder for its codec", check=DECODABLE)
+                yield container, stream
         except av.FFmpegError as error:
             raise RecordingError(
                 f"{self.where}: cannot be read as video ({error.strerror}); {self._size_bytes():,} bytes. "

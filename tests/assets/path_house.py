@@ -1,0 +1,94 @@
+"""A whole DYNA_HOME for a test: sources, landing folders, and runs of the real jobs on real components."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import duckdb
+
+from dyna_assets.assets.resources import opened
+from dyna_assets.curation.curate import Curated, CurationSpec, curate_into_lake
+from dyna_assets.definitions import build
+from dyna_assets.demo.path import add_source
+from dyna_assets.home import Home
+from dyna_assets.landing.profile import SourceProfile
+from dyna_assets.simulate import record_uploads
+from dyna_assets.worker import Drained, drain
+from dyna_assets.workspace import Workspace
+
+
+@dataclass
+class House:
+    """An open workspace with the definitions and the Dagster instance that run on it."""
+
+    workspace: Workspace
+    definitions: dg.Definitions
+    instance: dg.DagsterInstance
+
+    @property
+    def landing(self) -> Path:
+        return self.workspace.home.landing
+
+    def simulate(self, num: int, *, source: str = "sim", **options: Any) -> SourceProfile:
+        """Record simulated uploads (2.5 s, 96x128 unless said) into a source of their own."""
+        record_uploads(self.landing / source, num, source=source, **{"seconds": 2.5, "size": (96, 128), **options})
+        return self.add(source, self.landing / source)
+
+    def add(self, name: str, landing: Path | str) -> SourceProfile:
+        return add_source(self.workspace, name, str(landing))
+
+    def run(self, profile: str = "ingest_online") -> Drained:
+        """One pass of the worker; a failed run fails the test."""
+        done = drain(self.workspace, self.instance, self.definitions, profile)
+        assert not done.failed, done.failed
+        return done
+
+    def rows(self, table: str, shard: int = 0, key: str = "episode_id") -> list[dict[str, Any]]:
+        return self.workspace.warehouse.current(table, shard, key=key)
+
+    def stamps(self, shard: int = 0) -> dict[tuple[int, str], dict[str, Any]]:
+        """(episode, step) -> its current stamp."""
+        rows = self.rows("version_stamps", shard, key="episode_id, step")
+        return {(row["episode_id"], row["step"]): row for row in rows}
+
+    def verdicts(self, level: str, shard: int = 0) -> dict[int, set[str]]:
+        """episode -> checks with that verdict."""
+        found: dict[int, set[str]] = {}
+        for row in self.rows("qc_verdicts", shard, key="episode_id, gate"):
+            if row["verdict"] == level:
+                found.setdefault(row["episode_id"], set()).add(row["check"])
+        return found
+
+    def objects(self) -> dict[str, int]:
+        """Every episode file by path, with the time it was written, in ns."""
+        root = Path(self.workspace.lake) / "episodes"
+        return {str(path.relative_to(root)): path.stat().st_mtime_ns for path in root.rglob("*.mcap")}
+
+    def curate(self, name: str = "test", **spec: Any) -> Curated:
+        with duckdb.connect() as connection:
+            asked = CurationSpec(name=name, **spec)
+            return curate_into_lake(asked, self.workspace.warehouse, connection, self.workspace.settings)
+
+    def edit_source(self, name: str, old: str, new: str) -> None:
+        """Change a source's TOML as a person would."""
+        path = self.workspace.home.sources / f"{name}.toml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
+@contextmanager
+def open_house(home: Home, database_url: str, *, settings: Sequence[str] = ("workers = 1",)) -> Iterator[House]:
+    """A house on a fresh database; Dagster keeps its own state in memory."""
+    lines = [f"database_url = {json.dumps(database_url)}", *settings]
+    home.settings.write_text("\n".join(lines) + "\n")
+    workspace = opened(str(home.path))
+    with dg.DagsterInstance.ephemeral(settings={"python_logs": {"python_log_level": "WARNING"}}) as instance:
+        yield House(workspace, build(home), instance)
+    workspace.catalog.close()

@@ -1,0 +1,217 @@
+"""The whole path: landing folder -> shard run -> warehouse -> manifest -> window."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+from mcap.reader import make_reader
+from mcap_ros2.decoder import DecoderFactory
+from numpy.typing import NDArray
+from PIL import Image
+
+from dyna_assets.simulate import read_paint
+from dyna_train.loader import EpisodeDataset
+from dyna_train.manifest import Manifest
+from dyna_train.window import WindowSpec
+from path_house import House
+
+OFFSETS = (-20, -1, 0, 1, 7)
+
+
+def psnr(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> float:
+    error = np.mean((first.astype(np.float64) - second) ** 2)
+    return float(10 * np.log10(255**2 / max(error, 1e-9)))
+
+
+def dataset_of(house: House, source: str, offsets: tuple[int, ...] = OFFSETS) -> EpisodeDataset:
+    made = house.curate(source, where=f"source = '{source}'")
+    spec = WindowSpec(frames=offsets, state=(0,), action=tuple(range(8)))
+    return EpisodeDataset(Manifest.open(made.uri), spec)
+
+
+def raw_pictures(path: Path) -> dict[str, list[tuple[int, bytes]]]:
+    """camera -> (capture ns, JPEG) as the stock reader gives them."""
+    found: dict[str, list[tuple[int, bytes]]] = {}
+    with path.open("rb") as file:
+        reader = make_reader(file, decoder_factories=[DecoderFactory()])
+        for _, channel, _, message in reader.iter_decoded_messages():
+            if channel.topic.endswith("/image/compressed"):
+                stamp = message.header.stamp
+                taken_ns = stamp.sec * 10**9 + stamp.nanosec
+                found.setdefault(channel.topic.split("/")[1], []).append((taken_ns, bytes(message.data)))
+    return found
+
+
+def test_every_window_shows_the_painted_frame_that_was_the_latest_at_its_instant(house: House) -> None:
+    house.simulate(1, paint=True, seconds=3.0, size=(192, 256))
+    house.run()
+    dataset = dataset_of(house, "sim")
+    (episode,) = house.rows("episodes")
+    (recording,) = (house.landing / "sim").rglob("*.mcap")
+    pictures = raw_pictures(recording)
+    instants = episode["start_ns"] + np.round(np.arange(episode["num_steps"]) * 1e9 / episode["rate_hz"])
+    checked = 0
+    for anchor in range(0, len(dataset), 3):
+        item = dataset[anchor]
+        for camera, name in enumerate(dataset.cameras):
+            taken = np.array([taken_ns for taken_ns, _ in pictures[name]])
+            for place, offset in enumerate(OFFSETS):
+                step = int(np.clip(anchor + offset, 0, episode["num_steps"] - 1))
+                assert item["frames_is_pad"][place] == (step != anchor + offset)
+                shown = read_paint(item["frames"][camera, place].numpy())
+                # 0.1 ms is the aligner's tolerance: a frame that late still counts as at the instant
+                assert shown == np.flatnonzero(taken <= instants[step] + 100_000)[-1]
+                checked += 1
+    assert checked > 3 * 5 * 25
+
+
+def test_frames_of_a_still_recording_equal_a_direct_decode_within_the_encoders_error(house: House) -> None:
+    house.simulate(1, paint=True, size=(192, 256))
+    house.run()
+    dataset = dataset_of(house, "sim", (0,))
+    (recording,) = (house.landing / "sim").rglob("*.mcap")
+    pictures = raw_pictures(recording)
+    for anchor in range(0, len(dataset), 10):
+        item = dataset[anchor]
+        for camera, name in enumerate(dataset.cameras):
+            frame = item["frames"][camera, 0].numpy()
+            source = np.asarray(Image.open(io.BytesIO(pictures[name][read_paint(frame)][1])).convert("RGB"))
+            assert psnr(frame, source) > 33  # crf 18 on a noisy picture with hard-edged paint
+
+
+@pytest.mark.parametrize(
+    ("folder", "episode", "video", "first"),
+    [
+        ("g1_inspire_lerobot_v21", "episode_000001", "episode_000001.mp4", 0),
+        ("so101_sim_lerobot_v30", "episode_000004", "file-000.mp4", 383 + 386 + 379 + 382),
+    ],
+)
+def test_frames_of_a_video_recording_equal_a_direct_decode_at_the_right_steps(
+    house: House, shared_data: Path, tmp_path: Path, folder: str, episode: str, video: str, first: int
+) -> None:
+    house.add(folder, _only(shared_data / folder, tmp_path / "landing", episode))
+    house.run()
+    dataset = dataset_of(house, folder, (0,))
+    manifest = dataset.manifest
+    rows = {row["episode_id"]: row for row in house.rows("episodes")}
+    (wanted,) = [row for row in manifest.rows() if rows[row.episode_id]["name"] == episode]
+    (path,) = [found for found in (shared_data / folder).rglob(video)]
+    with av.open(str(path)) as container:
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    for step in range(0, wanted.num_steps, 9):
+        frame = dataset[wanted.stop_anchor - wanted.num_steps + step]["frames"][0, 0].numpy()
+        here = psnr(frame, frames[first + step])
+        assert here > 36
+        if folder.startswith("g1"):  # so101 stands still, there every frame equals the next
+            others = [frames[first + near] for near in (step - 5, step + 5) if 0 <= near < wanted.num_steps]
+            assert all(here > psnr(frame, other) for other in others)
+
+
+def _only(source: Path, landing: Path, episode: str) -> Path:
+    """The data set with only the files of `episode` (v2.1), linked; v3.0 keeps its episodes in one file."""
+    for path in source.rglob("*"):
+        if path.is_file() and ("episode_0" not in path.name or episode in path.name):
+            target = landing / path.relative_to(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    import os
+
+    for path in landing.rglob("*"):
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    return landing
+
+
+def test_state_and_action_rows_of_a_window_are_those_of_the_data_set(
+    house: House, shared_data: Path, tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    folder, episode = "g1_inspire_lerobot_v21", "episode_000001"
+    house.add(folder, _only(shared_data / folder, tmp_path / "landing", episode))
+    house.run()
+    dataset = dataset_of(house, folder, (0,))
+    table = pq.read_table(shared_data / folder / "data" / "chunk-000" / f"{episode}.parquet")
+    state_TD, action_TA = (np.array(table[key].to_pylist(), dtype=np.float32) for key in ("observation.state", "action"))
+    assert len(dataset) == len(state_TD)
+    for anchor in (0, 100, len(dataset) - 1):
+        item = dataset[anchor]
+        assert (item["state"][0].numpy() == state_TD[anchor]).all()
+        rows = np.clip(anchor + np.arange(8), 0, len(action_TA) - 1)
+        assert (item["action"].numpy() == action_TA[rows]).all()
+
+
+def test_materializing_a_shard_twice_does_nothing_the_second_time(house: House) -> None:
+    house.simulate(2)
+    house.run()
+    before = (house.objects(), house.stamps(), house.workspace.warehouse.pin("version_stamps").version)
+    house.run()
+    house.run("ingest_batch")
+    assert (house.objects(), house.stamps(), house.workspace.warehouse.pin("version_stamps").version) == before
+
+
+def test_a_new_upload_joins_the_open_shard_and_leaves_the_others_alone(house: House) -> None:
+    house.simulate(2)
+    house.run()
+    before = house.objects()
+    house.simulate(1, start=2)
+    house.run()
+    after = house.objects()
+    assert len(after) == 3
+    assert before.items() <= after.items()
+
+
+def test_a_bumped_label_version_redoes_labels_and_encodes_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.simulate(2)
+    house.run()
+    objects, stamps = house.objects(), house.stamps()
+    _bump(monkeypatch, "labels")
+    house.run("relabel")
+    assert house.objects() == objects
+    changed = {step for (episode, step), row in house.stamps().items() if row["seq"] != stamps[episode, step]["seq"]}
+    assert changed == {"labels"}
+
+
+def test_a_bumped_align_version_redoes_the_files_and_the_gate_after_but_not_the_labels(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.simulate(2)
+    house.run()
+    stamps, objects = house.stamps(), house.objects()
+    _bump(monkeypatch, "episodes")
+    house.run("ingest_online")
+    assert house.stamps() == stamps  # online never redoes what is only stale
+    house.run("reprocess")
+    changed = {step for (episode, step), row in house.stamps().items() if row["seq"] != stamps[episode, step]["seq"]}
+    assert changed == {"episodes", "gate_after"}
+    assert objects.items() <= house.objects().items()  # objects are immutable: what was made before stays
+
+
+def test_a_changed_crf_in_the_sources_toml_makes_its_files_anew(house: House) -> None:
+    house.simulate(1)
+    house.run()
+    (before,) = house.rows("episodes")
+    house.edit_source("sim", "crf = 18", "crf = 30")
+    house.run("reprocess")
+    (after,) = house.rows("episodes")
+    assert after["size_bytes"] < before["size_bytes"]
+    assert after["seq"] > before["seq"]
+    made = house.curate(where="source = 'sim'")
+    assert made.totals.num_rows == 1
+
+
+def _bump(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Raise the version of one part of a step, as a change of its code would."""
+    from dataclasses import replace
+
+    from dyna_assets import stamps
+
+    versions: dict[str, Any] = dict(stamps.STEPS[step].versions)
+    versions[next(iter(versions))] += 1
+    monkeypatch.setitem(stamps.STEPS, step, replace(stamps.STEPS[step], versions=versions))

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import av
+import h5py
+import numpy as np
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from recordings import number_in, still, write_aloha
+
+from dyna_assets.errors import RecordingError
+from dyna_assets.landing.recording import Folder, Recording, RecordingRef
+from dyna_assets.landing.sources import reader_named
+from dyna_assets.landing.stills import decode_still
+
+READER = reader_named("aloha_hdf5")
+HIGH = "observations/images/cam_high"
+
+
+def opened(path: Path) -> Recording:
+    return READER.open(Folder.of(path.parent), RecordingRef(path.stem, (path.name,)))
+
+
+def painted_number(payload: Any) -> int:
+    return number_in(decode_still(payload) if isinstance(payload, bytes) else payload)
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_every_topic_is_read_in_order_on_the_files_own_grid(tmp_path: Path, raw: bool) -> None:
+    with opened(write_aloha(tmp_path / "ep.hdf5", 6, raw=raw, fps=25)) as recording:
+        topics = list(recording.topics)
+        messages = list(recording.read(topics))
+        for topic in topics:
+            assert [m.time_ns for m in messages if m.topic == topic] == recording.times(topic).tolist()
+            assert recording.times(topic).tolist() == [step * 40_000_000 for step in range(6)]
+        assert [painted_number(m.payload) for m in messages if m.topic == HIGH] == list(range(6))
+        assert [float(m.payload[0]) for m in messages if m.topic == "action"] == [3, 4, 5, 6, 7, 8]  # type: ignore[index]
+        assert [m.time_ns for m in messages] == sorted(m.time_ns for m in messages)
+        assert recording.topics[HIGH].encoding == ("rgb8" if raw else "jpeg")
+        assert (recording.topics[HIGH].width, recording.topics[HIGH].height) == (64, 48)
+        assert recording.topics["observations/qpos"].names == ("qpos_0", "qpos_1", "qpos_2", "qpos_3")
+
+
+def test_padding_is_cut_off_and_the_rest_is_the_recorded_picture(tmp_path: Path) -> None:
+    with opened(write_aloha(tmp_path / "ep.hdf5", 3)) as recording:
+        assert [message.payload for message in recording.read([HIGH])] == [still(step) for step in range(3)]
+
+
+def test_raw_pictures_are_frames_with_the_exact_pixels(tmp_path: Path) -> None:
+    with opened(write_aloha(tmp_path / "ep.hdf5", 2, raw=True)) as recording:
+        frame = list(recording.read([HIGH]))[1].payload
+    assert isinstance(frame, av.VideoFrame)
+    with h5py.File(tmp_path / "ep.hdf5") as file:
+        assert (frame.to_ndarray(format="rgb24") == file[HIGH][1]).all()
+
+
+def test_attributes_become_metadata(tmp_path: Path) -> None:
+    path = write_aloha(
+        tmp_path / "ep.hdf5",
+        2,
+        fps=50,
+        task="hand over",
+        success=np.bool_(True),
+        robot=b"aloha-1",
+        operator="kim",
+        seed=7,
+    )
+    with opened(path) as recording:
+        meta = recording.meta
+        assert (meta.task, meta.success, meta.robot, meta.operator) == ("hand over", True, "aloha-1", "kim")
+        assert meta.extra == {"seed": 7, "fps": 50.0, "missing": {}, "notes": []}
+
+
+@pytest.mark.parametrize(
+    ("said", "success"), [("False", False), (1, True), (0.0, False), ("unsure", None), (np.array([1]), True)]
+)
+def test_success_in_every_form_that_occurs(tmp_path: Path, said: object, success: bool | None) -> None:
+    with opened(write_aloha(tmp_path / "ep.hdf5", 1, success=said)) as recording:
+        assert recording.meta.success is success
+
+
+def test_without_a_rate_alohas_fifty_hertz_are_taken_and_noted(tmp_path: Path) -> None:
+    with opened(write_aloha(tmp_path / "ep.hdf5", 2)) as recording:
+        assert recording.times("action").tolist() == [0, 20_000_000]
+        assert recording.meta.extra["notes"] == [
+            "no attribute fps, rate_hz, hz, frequency, control_frequency: took ALOHA's 50 Hz"
+        ]
+
+
+def test_a_rate_of_zero_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        RecordingError, match=r"ep\.hdf5: attribute fps: expected a rate above 0 Hz, found '0'"
+    ):
+        opened(write_aloha(tmp_path / "ep.hdf5", 2, fps=0))
+
+
+def test_large_storage_chunks_are_read_once_and_in_order(tmp_path: Path) -> None:
+    path = write_aloha(tmp_path / "ep.hdf5", 2)
+    stills = [still(step) for step in range(70)]
+    size = max(map(len, stills))
+    data = np.stack([np.frombuffer(one.ljust(size, b"\0"), np.uint8) for one in stills])
+    with h5py.File(path, "a") as file:
+        file.create_dataset("observations/images/cam_low", data=data, chunks=(32, size), compression="gzip")
+    with opened(path) as recording:
+        numbers = [
+            painted_number(message.payload) for message in recording.read(["observations/images/cam_low"])
+        ]
+    assert numbers == list(range(70))
+
+
+def test_pictures_of_varying_length_are_read(tmp_path: Path) -> None:
+    path = write_aloha(tmp_path / "ep.hdf5", 2)
+    with h5py.File(path, "a") as file:
+        dataset = file.create_dataset("observations/images/cam_low", (3,), h5py.vlen_dtype(np.uint8))
+        for step in range(3):
+            dataset[step] = np.frombuffer(still(step), np.uint8)
+    with opened(path) as recording:
+        numbers = [
+            painted_number(message.payload) for message in recording.read(["observations/images/cam_low"])
+        ]
+    assert numbers == [0, 1, 2]
+
+
+def test_lengths_may_differ_and_every_topic_keeps_its_own(tmp_path: Path) -> None:
+    path = write_aloha(tmp_path / "ep.hdf5", 5)
+    with h5py.File(path, "a") as file:
+        del file["action"]
+        file["action"] = np.zeros((3, 2))
+    with opened(path) as recording:
+        assert (len(recording.times("action")), len(recording.times(HIGH))) == (3, 5)
+        assert len(list(recording.read(["action", HIGH]))) == 8
+
+
+def test_datasets_of_another_shape_are_listed_and_refused(tmp_path: Path) -> None:
+    path = write_aloha(tmp_path / "ep.hdf5", 2)
+    with h5py.File(path, "a") as file:
+        file["observations/cloud"] = np.zeros((2, 4, 4, 4))
+    with opened(path) as recording:
+        assert recording.topics["observations/cloud"].kind == "other"
+        with pytest.raises(
+            RecordingError, match=r"'observations/cloud' \(float64 \[2, 4, 4, 4\]\) is neither"
+        ):
+            recording.times("observations/cloud")
+
+
+def test_files_in_folders_below_are_recordings_too(tmp_path: Path) -> None:
+    write_aloha(tmp_path / "b.h5", 1)
+    write_aloha(tmp_path / "day/a.hdf5", 1)
+    assert READER.recordings(Folder.of(tmp_path)) == [
+        RecordingRef("b", ("b.h5",)),
+        RecordingRef("day/a", ("day/a.hdf5",)),
+    ]
+
+
+def test_a_folder_without_hdf5_is_refused_with_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    with pytest.raises(RecordingError, match=r"expected files \*\.hdf5 or \*\.h5, found 1 file \(1 \.txt\)"):
+        READER.recordings(Folder.of(tmp_path))
+
+
+@pytest.mark.parametrize("keep", [0, 100, 9_000])
+def test_a_cut_file_is_refused_with_its_name(tmp_path: Path, keep: int) -> None:
+    path = write_aloha(tmp_path / "ep.hdf5", 6)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(
+        RecordingError, match=r"ep\.hdf5: not readable as HDF5 .*(signature not found|truncated file)"
+    ):
+        opened(path)
+
+
+def test_another_hdf5_layout_is_refused_with_what_it_holds(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "ep.hdf5", "w") as file:
+        file["data/demo_0/actions"] = np.zeros(3)
+    with pytest.raises(RecordingError, match=r"expected ALOHA's datasets .*, found data/demo_0/actions"):
+        opened(tmp_path / "ep.hdf5")
+
+
+def test_a_picture_that_is_none_is_refused_by_topic(tmp_path: Path) -> None:
+    path = write_aloha(tmp_path / "ep.hdf5", 2)
+    with h5py.File(path, "a") as file:
+        file[HIGH][0] = 7
+    with pytest.raises(
+        RecordingError, match="topic 'observations/images/cam_high' frame 0: expected a JPEG or PNG"
+    ):
+        opened(path)
+
+
+def test_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=r"ep\.hdf5: no such file; it was there when"):
+        opened(tmp_path / "ep.hdf5")
+
+
+def test_a_store_that_fails_is_not_blamed_on_the_recording(tmp_path: Path) -> None:
+    class GoneStore(LocalFileSystem):
+        def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+            return GoneFile(Path(path).read_bytes())
+
+    class GoneFile(io.BytesIO):
+        def readinto(self, buffer: Any) -> int:
+            raise ConnectionResetError(104, "connection reset by the store")
+
+    write_aloha(tmp_path / "ep.hdf5", 2)
+    with pytest.raises(ConnectionResetError, match="reset by the store"):
+        READER.open(Folder(GoneStore(), str(tmp_path)), RecordingRef("ep", ("ep.hdf5",)))
