@@ -32,9 +32,7 @@ class Workspace:
         settings = Settings.load(home)
         url = settings.database_url or ensure_server(home)
         lake = settings.lake
-        warehouse = Warehouse(
-            f"{lake}/tables", settings.s3.delta_options(), settings.storage_options(lake)
-        )
+        warehouse = Warehouse(f"{lake}/tables", settings.s3.delta_options(), settings.storage_options(lake))
         warehouse.create()
         return cls(home, settings, url, Catalog.open(url), warehouse)
 

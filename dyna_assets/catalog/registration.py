@@ -12,10 +12,11 @@ from sqlalchemy.orm import Session
 
 from dyna_assets.catalog.assignment import place
 from dyna_assets.catalog.models import Episode, Robot, Shard, Source, Task, Upload
-from dyna_assets.catalog.rows import NewEpisode, NewUpload, RegisteredUpload, UploadState, shard_key
+from dyna_assets.catalog.rows import NewEpisode, NewUpload, RegisteredUpload, UploadState
 from dyna_assets.catalog.shard_lock import REGISTRATION_LOCK
 from dyna_assets.errors import SetupError, UploadError
 from dyna_assets.settings import ShardLimits
+from dyna_train.episode.profile import shard_key
 
 
 def register(

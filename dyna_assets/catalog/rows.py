@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from dyna_train.episode.profile import shard_key
+
 UploadState = Literal["registered", "quarantined"]
 ShardState = Literal["open", "closed"]
 
@@ -135,11 +137,6 @@ class EpisodeRow:
     size_bytes: int
     robot: str
     task: str
-
-
-def shard_key(number: int) -> str:
-    """The partition key of shard `number`: 7 -> 'shard-000007'; keys sort as their numbers do."""
-    return f"shard-{number:06d}"
 
 
 def shard_number(key: str) -> int:

@@ -68,6 +68,7 @@ def ensure_server(home: Home) -> str:
             if lock is not None:
                 _start(home, _Programs(home, ServerAccount.of_this_machine(), lock))
         if lock is None:  # somebody else starts it, or the last processes of a killed server are ending
+            _end_if_unreachable(home)
             _wait_a_little(home, deadline)
     return url
 
@@ -94,9 +95,9 @@ def stop_server(home: Home) -> bool:
                 return was_running
         was_running = True
         if running_url(home) is not None:
-            programs = _Programs(home, ServerAccount.of_this_machine())
-            programs.run("pg_ctl", "-D", _data(home), "-m", "fast", "-w", "-t", str(_WAIT_S), "stop")
+            _end(home)
         else:
+            _end_if_unreachable(home)
             _wait_a_little(home, deadline)
 
 
@@ -159,6 +160,19 @@ def _try_lock(home: Home) -> Iterator[int | None]:
             yield handle.fileno()
 
 
+def _end(home: Home) -> None:
+    programs = _Programs(home, ServerAccount.of_this_machine())
+    programs.run("pg_ctl", "-D", _data(home), "-m", "fast", "-w", "-t", str(_WAIT_S), "stop")
+
+
+def _end_if_unreachable(home: Home) -> None:
+    """End a server that runs but whose socket is gone: cleaners of the temporary folder take it after days."""
+    lines = _pid_file_lines(home)
+    is_ready = len(lines) > 7 and lines[7].strip() == "ready"
+    if is_ready and not Path(lines[4], f".s.PGSQL.{_PORT}").exists():
+        _end(home)
+
+
 def _wait_a_little(home: Home, deadline: float) -> None:
     if time.monotonic() > deadline:
         raise SetupError(
@@ -215,14 +229,19 @@ def _data(home: Home) -> Path:
 
 def _url(home: Home) -> str | None:
     """URL of the home's server, where it said that it listens; None if none has said so."""
-    try:
-        lines = (_data(home) / "postmaster.pid").read_text().splitlines()
-    except FileNotFoundError:
-        return None
+    lines = _pid_file_lines(home)
     if len(lines) < 5 or not lines[4]:
         return None
     # The port is spelled out because libpq would take another one from PGPORT.
     return f"postgresql://{_NAME}@/{_NAME}?host={quote(lines[4])}&port={_PORT}"
+
+
+def _pid_file_lines(home: Home) -> list[str]:
+    """What the server wrote of itself: [4] is the socket's folder, [7] its state; nothing if it never ran."""
+    try:
+        return (_data(home) / "postmaster.pid").read_text().splitlines()
+    except FileNotFoundError:
+        return []
 
 
 def _refusal(home: Home) -> str | None:

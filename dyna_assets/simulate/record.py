@@ -126,7 +126,7 @@ def _recorded_before(name: str, path: Path) -> RecordedUpload:
             "Record into another landing folder, or under another source name"
         )
     success, fault = marker.outcome == "success", str(facts["planted_fault"])
-    return RecordedUpload(name, path, success, fault, int(facts["num_frames"]), is_new=False)
+    return RecordedUpload(name, path, success, fault, int(str(facts["num_frames"])), is_new=False)
 
 
 def _record(path: Path, plan: RecordingPlan, size: Size, *, source: str, fault: str, paint: bool) -> None:

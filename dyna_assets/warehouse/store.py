@@ -155,7 +155,9 @@ class Warehouse:
         """The rows of `shard` that hold now: for each `key`, those of the highest `seq`."""
         with duckdb.connect() as connection:
             self.view(connection, self.pin(table, shard=shard), "versions")
-            latest = f"SELECT * FROM versions WHERE shard = ? QUALIFY seq = max(seq) OVER (PARTITION BY {key})"
+            latest = (
+                f"SELECT * FROM versions WHERE shard = ? QUALIFY seq = max(seq) OVER (PARTITION BY {key})"
+            )
             return fetch(connection, latest, shard)
 
     def _open(self, table: str) -> DeltaTable:

@@ -32,7 +32,7 @@ RECORD_SYNC = "dyna.sync"
 Role = Literal["state", "action"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_HASH = re.compile(r"[0-9a-f]{16}|[0-9a-f]{64}")
 _SECOND_NS = 1_000_000_000
 
 
@@ -135,14 +135,19 @@ def grid_times_ns(start_ns: int, rate_hz: float, num_steps: int) -> NDArray[np.i
     return np.array(times, dtype=np.int64)
 
 
-def episode_path(shard_key: str, episode_id: int, content_hash: str) -> str:
-    """The object name of an episode file, from the sha256 (64 hex digits) of its bytes.
+def shard_key(number: int) -> str:
+    """Key of shard `number`, as it stands in object names and names a partition: shard-000012."""
+    return f"shard-{number:06d}"
 
-    Immutable objects: other content is another name. Raises BadInput for anything but a sha256.
+
+def episode_path(shard_key: str, episode_id: int, content_hash: str) -> str:
+    """The object name of an episode file, from the sha256 of its bytes: all 64 hex digits or the first 16.
+
+    Immutable objects: other content is another name. Raises BadInput for anything but such a hash.
     """
-    if not _SHA256.fullmatch(content_hash):
+    if not _HASH.fullmatch(content_hash):
         raise BadInput(
-            f"content hash of episode {episode_id}: expected 64 hex digits, found {content_hash!r}"
+            f"content hash of episode {episode_id}: expected 16 or 64 hex digits, found {content_hash!r}"
         )
     return f"episodes/{shard_key}/{episode_id}-{content_hash[:16]}.mcap"
 

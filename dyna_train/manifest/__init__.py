@@ -9,7 +9,6 @@ from dyna_train.manifest.schema import (
     Statistics,
     Totals,
     VectorStatistics,
-    shard_key,
 )
 from dyna_train.manifest.write import write_manifest
 
@@ -24,6 +23,5 @@ __all__ = [
     "Statistics",
     "Totals",
     "VectorStatistics",
-    "shard_key",
     "write_manifest",
 ]

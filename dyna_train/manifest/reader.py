@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dyna_train.episode.profile import episode_path
+from dyna_train.episode.profile import episode_path, shard_key
 from dyna_train.errors import ManifestError
 from dyna_train.manifest.check import check_file
-from dyna_train.manifest.schema import SCHEMA, ManifestInfo, RowHash, Totals, plain, shard_key
+from dyna_train.manifest.schema import SCHEMA, ManifestInfo, RowHash, Totals, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,7 @@ class Manifest:
         """URI of the episode file of row `index`, below `root` or the manifest's own."""
         row = self.row(index)
         base = (root if root is not None else self.info.root).rstrip("/")
-        # An object's name carries the first 16 digits of the hash, which is all that a row keeps of it.
-        sha256 = f"{row.content_hash:016x}".ljust(64, "0")
-        return f"{base}/{episode_path(shard_key(row.shard), row.episode_id, sha256)}"
+        return f"{base}/{episode_path(shard_key(row.shard), row.episode_id, f'{row.content_hash:016x}')}"
 
     def locate(self, anchors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Row and episode step of each anchor: two int64 arrays. Raises IndexError outside 0..num_steps-1."""

@@ -157,8 +157,3 @@ class RowHash:
 def plain(column: pa.Array) -> pa.Array:
     """Numbers of a column: the indices of a text column, any other as it is."""
     return column.indices if isinstance(column, pa.DictionaryArray) else column
-
-
-def shard_key(shard: int) -> str:
-    """The partition key of shard number `shard`, which is also its folder below `episodes`."""
-    return f"shard-{shard:06d}"

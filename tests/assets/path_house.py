@@ -37,7 +37,9 @@ class House:
 
     def simulate(self, num: int, *, source: str = "sim", **options: Any) -> SourceProfile:
         """Record simulated uploads (2.5 s, 96x128 unless said) into a source of their own."""
-        record_uploads(self.landing / source, num, source=source, **{"seconds": 2.5, "size": (96, 128), **options})
+        record_uploads(
+            self.landing / source, num, source=source, **{"seconds": 2.5, "size": (96, 128), **options}
+        )
         return self.add(source, self.landing / source)
 
     def add(self, name: str, landing: Path | str) -> SourceProfile:
@@ -84,7 +86,9 @@ class House:
 
 
 @contextmanager
-def open_house(home: Home, database_url: str, *, settings: Sequence[str] = ("workers = 1",)) -> Iterator[House]:
+def open_house(
+    home: Home, database_url: str, *, settings: Sequence[str] = ("workers = 1",)
+) -> Iterator[House]:
     """A house on a fresh database; Dagster keeps its own state in memory."""
     lines = [f"database_url = {json.dumps(database_url)}", *settings]
     home.settings.write_text("\n".join(lines) + "\n")

@@ -236,3 +236,14 @@ def test_a_server_that_cannot_start_says_why_and_where_its_log_is(standing: Home
     ):
         ensure_server(standing)
     configuration.write_text(before)
+
+
+def test_a_server_whose_socket_a_cleaner_took_away_is_replaced(
+    home: Home, served: Callable[[Home], Home]
+) -> None:
+    ensure_server(served(home))
+    folder = socket_folder(home.postgres / "data")
+    for socket in folder.iterdir():
+        socket.unlink()
+    folder.rmdir()
+    assert ask(ensure_server(home), "SELECT 1") == 1

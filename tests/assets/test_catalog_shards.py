@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from dyna_assets.catalog.assignment import place
 from dyna_assets.catalog.catalog import Catalog
-from dyna_assets.catalog.rows import shard_key, shard_number
+from dyna_assets.catalog.rows import shard_number
 from dyna_assets.settings import ShardLimits
+from dyna_train.episode.profile import shard_key
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ import pytest
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 from numpy.typing import NDArray
+from path_house import House
 from PIL import Image
 
 from dyna_assets.simulate import read_paint
 from dyna_train.loader import EpisodeDataset
 from dyna_train.manifest import Manifest
 from dyna_train.window import WindowSpec
-from path_house import House
 
 OFFSETS = (-20, -1, 0, 1, 7)
 
@@ -136,7 +136,9 @@ def test_state_and_action_rows_of_a_window_are_those_of_the_data_set(
     house.run()
     dataset = dataset_of(house, folder, (0,))
     table = pq.read_table(shared_data / folder / "data" / "chunk-000" / f"{episode}.parquet")
-    state_TD, action_TA = (np.array(table[key].to_pylist(), dtype=np.float32) for key in ("observation.state", "action"))
+    state_TD, action_TA = (
+        np.array(table[key].to_pylist(), dtype=np.float32) for key in ("observation.state", "action")
+    )
     assert len(dataset) == len(state_TD)
     for anchor in (0, 100, len(dataset) - 1):
         item = dataset[anchor]
@@ -151,7 +153,11 @@ def test_materializing_a_shard_twice_does_nothing_the_second_time(house: House) 
     before = (house.objects(), house.stamps(), house.workspace.warehouse.pin("version_stamps").version)
     house.run()
     house.run("ingest_batch")
-    assert (house.objects(), house.stamps(), house.workspace.warehouse.pin("version_stamps").version) == before
+    assert (
+        house.objects(),
+        house.stamps(),
+        house.workspace.warehouse.pin("version_stamps").version,
+    ) == before
 
 
 def test_a_new_upload_joins_the_open_shard_and_leaves_the_others_alone(house: House) -> None:
@@ -174,7 +180,9 @@ def test_a_bumped_label_version_redoes_labels_and_encodes_nothing(
     _bump(monkeypatch, "labels")
     house.run("relabel")
     assert house.objects() == objects
-    changed = {step for (episode, step), row in house.stamps().items() if row["seq"] != stamps[episode, step]["seq"]}
+    changed = {
+        step for (episode, step), row in house.stamps().items() if row["seq"] != stamps[episode, step]["seq"]
+    }
     assert changed == {"labels"}
 
 
@@ -188,7 +196,9 @@ def test_a_bumped_align_version_redoes_the_files_and_the_gate_after_but_not_the_
     house.run("ingest_online")
     assert house.stamps() == stamps  # online never redoes what is only stale
     house.run("reprocess")
-    changed = {step for (episode, step), row in house.stamps().items() if row["seq"] != stamps[episode, step]["seq"]}
+    changed = {
+        step for (episode, step), row in house.stamps().items() if row["seq"] != stamps[episode, step]["seq"]
+    }
     assert changed == {"episodes", "gate_after"}
     assert objects.items() <= house.objects().items()  # objects are immutable: what was made before stays
 

@@ -43,7 +43,9 @@ def test_packages_import_only_downwards(package: str) -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("folder", ["steps", "quality", "landing", "warehouse", "catalog", "curation", "simulate"])
+@pytest.mark.parametrize(
+    "folder", ["steps", "quality", "landing", "warehouse", "catalog", "curation", "simulate"]
+)
 def test_what_works_on_rows_knows_nothing_of_dagster(folder: str) -> None:
     users = [path.name for path in modules(f"dyna_assets/{folder}") if "dagster" in set(imported(path))]
     assert users == []
@@ -59,18 +61,22 @@ def run_without(absent: tuple[str, ...], code: str) -> subprocess.CompletedProce
         "            raise ModuleNotFoundError(f\"No module named '{name}'\", name=name)\n"
         "sys.meta_path.insert(0, Block())\n"
     )
-    return subprocess.run([sys.executable, "-c", blocker + code], capture_output=True, text=True, cwd=ROOT, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", blocker + code], capture_output=True, text=True, cwd=ROOT, check=False
+    )
 
 
 def test_every_module_of_the_training_side_imports_without_dagster_and_databases() -> None:
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules("dyna_train")]
     names += [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in modules("dyna_cluster")]
-    done = run_without(ABSENT, "import importlib\nfor name in %r: importlib.import_module(name)" % names)
+    done = run_without(ABSENT, f"import importlib\nfor name in {names!r}: importlib.import_module(name)")
     assert done.returncode == 0, done.stderr
 
 
 def test_importing_dyna_train_loads_neither_torch_nor_av() -> None:
-    done = run_without((), "import dyna_train; print([m for m in ('torch', 'av', 'dagster', 'duckdb') if m in sys.modules])")
+    done = run_without(
+        (), "import dyna_train; print([m for m in ('torch', 'av', 'dagster', 'duckdb') if m in sys.modules])"
+    )
     assert done.stdout.strip() == "[]", done.stderr
 
 

@@ -48,7 +48,7 @@ def test_an_episode_path_names_shard_id_and_content():
 
 
 def test_an_episode_path_refuses_what_is_no_sha256():
-    with pytest.raises(BadInput, match=r"episode 43: expected 64 hex digits, found 'abc'"):
+    with pytest.raises(BadInput, match=r"episode 43: expected 16 or 64 hex digits, found 'abc'"):
         episode_path("s000012", 43, "abc")
 
 
