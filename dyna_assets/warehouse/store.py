@@ -138,7 +138,10 @@ class Warehouse:
             connection.register(view, schema.empty_table())
             return
         if "://" in self.root:
-            connection.register_filesystem(fsspec.url_to_fs(self.root, **self.fs_options)[0])
+            fs = fsspec.url_to_fs(self.root, **self.fs_options)[0]
+            names = (fs.protocol,) if isinstance(fs.protocol, str) else fs.protocol
+            if not set(names) & set(connection.list_filesystems()):
+                connection.register_filesystem(fs)
         files = ", ".join("'" + file.replace("'", "''") + "'" for file in pinned.files)
         columns = ", ".join(
             f'CAST("{column.name}" AS INTEGER) AS "{column.name}"'

@@ -1,0 +1,130 @@
+"""The path over S3: uploads land in a bucket, the lake lies in one, all through moto's server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import dagster as dg
+import pytest
+from moto.server import ThreadedMotoServer
+from path_house import House, open_house
+
+from dyna_assets.assets.jobs import PROFILE_JOBS
+from dyna_assets.assets.landing import landing_sensor
+from dyna_assets.assets.resources import WorkspaceResource
+from dyna_assets.home import Home
+from dyna_assets.simulate import record_uploads
+from dyna_train.files import open_store
+from dyna_train.loader import EpisodeDataset
+from dyna_train.manifest import Manifest
+from dyna_train.window import WindowSpec
+
+BUCKET = "robots"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3_house(home: Home, postgres_url: str, endpoint: str, request: pytest.FixtureRequest) -> Iterator[House]:
+    keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
+    bucket = f"{BUCKET}-{request.node.name.replace('_', '-')[:40].strip('-').lower()}"
+    boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket=bucket)
+    lines = [f'lake = "s3://{bucket}/lake"', "workers = 1", "[s3]", f'endpoint_url = "{endpoint}"']
+    lines += [f"{name} = {json.dumps(value)}" for name, value in keys.items()]
+    with open_house(home, postgres_url, settings=lines) as house:
+        yield house
+
+
+def upload(house: House, local: Path, landing: str) -> None:
+    """Copy recorded uploads to the bucket, each marker last, as the protocol says."""
+    fs, root = open_store(landing, **house.workspace.settings.storage_options(landing))
+    for path in sorted(local.rglob("*"), key=lambda path: path.name == "upload.json"):
+        if path.is_file():
+            fs.put_file(str(path), f"{root}/{path.relative_to(local)}")
+
+
+def tick(house: House, cursor: str | None = None) -> dg.SensorResult:
+    """One evaluation of the landing sensor."""
+    sensor = landing_sensor(PROFILE_JOBS["ingest_online"])
+    resource = house.definitions.resources["workspace"]
+    assert isinstance(resource, WorkspaceResource)
+    with dg.build_sensor_context(
+        instance=house.instance, cursor=cursor, resources={"workspace": resource}
+    ) as context:
+        result = sensor(context)
+    assert isinstance(result, dg.SensorResult)
+    return result
+
+
+def test_uploads_in_a_bucket_become_batches(s3_house: House, tmp_path: Path) -> None:
+    record_uploads(tmp_path / "local", 3, seconds=2.5, size=(96, 128), faults=["bad_checksum"])
+    landing = s3_house.workspace.lake.replace("/lake", "/landing")
+    upload(s3_house, tmp_path / "local", landing)
+    s3_house.add("sim", landing)
+    s3_house.run()
+    assert [row.name for row in s3_house.workspace.catalog.quarantined()] == ["sim-0-000002-bad_checksum"]
+    made = s3_house.curate(where="source = 'sim'")
+    assert made.uri == f"{s3_house.workspace.lake}/manifests/test.arrow"
+    assert made.totals.num_rows == 2
+    fs, path = open_store(made.uri, **s3_house.workspace.settings.storage_options(made.uri))
+    fs.get_file(path, str(tmp_path / "manifest.arrow"))
+    manifest = Manifest.open(tmp_path / "manifest.arrow")
+    episodes = fs.find(open_store(f"{s3_house.workspace.lake}/episodes")[1])
+    assert sorted(manifest.episode_uri(row).removeprefix("s3://") for row in range(2)) == episodes
+    fs.get(
+        open_store(f"{s3_house.workspace.lake}/episodes")[1],
+        str(tmp_path / "node" / "episodes"),
+        recursive=True,
+    )
+    dataset = EpisodeDataset(
+        manifest, WindowSpec(frames=(0,), state=(0,), action=(0,)), root=str(tmp_path / "node")
+    )
+    assert dataset[0]["frames"].float().std() > 5
+
+
+def test_the_sensor_requests_one_run_per_shard_and_asks_nothing_while_it_waits(
+    s3_house: House, tmp_path: Path
+) -> None:
+    record_uploads(tmp_path / "local", 3, seconds=1.5, size=(96, 128))
+    landing = s3_house.workspace.lake.replace("/lake", "/landing")
+    upload(s3_house, tmp_path / "local", landing)
+    s3_house.add("sim", landing)
+    first = tick(s3_house)
+    assert [request.partition_key for request in first.run_requests or []] == ["shard-000000"]
+    (block,) = first.dynamic_partitions_requests or []
+    assert len(block.partition_keys) == 1000
+    second = tick(s3_house, first.cursor)
+    assert second.cursor == first.cursor
+    # level-triggered: nobody ran the shard, so it is asked for again under the same key, which Dagster drops
+    assert [request.run_key for request in second.run_requests or []] == [
+        request.run_key for request in first.run_requests or []
+    ]
+    s3_house.run()
+    third = tick(s3_house, second.cursor)
+    assert not third.run_requests
+    assert third.skip_reason == dg.SkipReason("nothing to do")
+
+
+def test_a_shard_whose_run_has_not_started_is_not_asked_for_twice(house: House) -> None:
+    house.simulate(1)
+    first = tick(house)
+    assert first.run_requests
+    job = house.definitions.resolve_job_def("ingest_online")
+    house.instance.add_dynamic_partitions("shards", ["shard-000000"])
+    run = house.instance.create_run_for_job(
+        job, tags={"dagster/partition": "shard-000000"}, status=dg.DagsterRunStatus.NOT_STARTED
+    )
+    second = tick(house, first.cursor)
+    assert not second.run_requests
+    house.instance.delete_run(run.run_id)
+    assert tick(house, second.cursor).run_requests
