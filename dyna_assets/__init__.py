@@ -2,5 +2,5 @@
 
 from importlib.metadata import version
 
-__version__ = version("dyna")
+__version__ = version("dyna-data-engine")
 """Of the distribution; stamped on every row as `pipeline_version`."""

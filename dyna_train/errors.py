@@ -47,6 +47,5 @@ class MissingExtra(DynaError, ImportError):
     @classmethod
     def of(cls, module: str, extra: str, purpose: str) -> "MissingExtra":
         """The error for a missing `module`, naming the command that installs its extra."""
-        return cls(
-            f"{purpose} needs the module '{module}', which is not installed. Run: pip install 'dyna[{extra}]'"
-        )
+        command = f"pip install 'dyna-data-engine[{extra}]'"
+        return cls(f"{purpose} needs the module '{module}', which is not installed. Run: {command}")

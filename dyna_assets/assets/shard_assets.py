@@ -18,7 +18,7 @@ RETRY = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, j
 """For infrastructure only: nothing about a single episode raises out of a step."""
 
 RECORDINGS = dg.AssetKey(["landing", "recordings"])
-GATE_BEFORE = dg.AssetKey(["quality", "gate_before"])
+GATE_BEFORE = dg.AssetKey(["landing", "gate_before"])
 EPISODES = dg.AssetKey(["episodes", "episode_files"])
 GATE_AFTER = dg.AssetKey(["quality", "gate_after"])
 LABELS = dg.AssetKey(["labels", "labels"])
@@ -142,7 +142,7 @@ def gate_after(shard: ShardResource) -> Iterator[dg.AssetCheckResult | dg.Materi
 @shard_asset(
     "labels",
     LABELS,
-    deps=[GATE_BEFORE],
+    deps=[GATE_AFTER],
     kinds={"deltalake"},
     grain="One row per episode: task text and success label, from the recording or its upload.",
     output_required=False,

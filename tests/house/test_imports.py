@@ -85,7 +85,7 @@ def test_a_missing_extra_names_the_command_that_installs_it() -> None:
     done = run_without(("sqlalchemy",), code)
     assert done.returncode == 2
     assert "needs the module 'sqlalchemy'" in " ".join(done.stderr.split())
-    assert "pip install 'dyna[assets]'" in " ".join(done.stderr.split())
+    assert "pip install 'dyna-data-engine[assets]'" in " ".join(done.stderr.split())
 
 
 def test_command_help_loads_neither_dagster_nor_torch() -> None:
