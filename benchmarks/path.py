@@ -24,8 +24,8 @@ from av.video.frame import PictureType
 from benchmarks.harness import Figure, Report, cpu_seconds, main, measure
 from dyna_assets.catalog.server import ensure_server, stop_server
 from dyna_assets.curation.curate import Curated, CurationSpec, curate_into_lake
-from dyna_assets.demo.path import add_source
 from dyna_assets.home import Home
+from dyna_assets.landing.describe import add_source
 from dyna_assets.landing.recording import Folder, RecordingRef
 from dyna_assets.landing.register import register_landing, utc_now
 from dyna_assets.landing.sources import reader_named

@@ -97,13 +97,11 @@ def source_add(
     ],
 ) -> None:
     """Draft the source's TOML from the recordings in its landing folder."""
-    from dyna_assets.demo.path import add_source
+    from dyna_assets.landing.describe import add_source, landing_uri, source_path
 
     workspace = _workspace()
-    add_source(workspace, name, landing if "://" in landing else str(Path(landing).expanduser().resolve()))
-    typer.echo(
-        f"{workspace.home.sources / name}.toml: read it, correct it, then run: dyna-assets worker --once"
-    )
+    add_source(workspace, name, landing_uri(landing))
+    typer.echo(f"{source_path(workspace, name)}: read it, correct it, then run: dyna-assets worker --once")
 
 
 @source_app.command("list")
@@ -137,23 +135,45 @@ def worker(
 
     workspace = _workspace()
     write_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
-    failed = False
     with open_instance(workspace.home) as instance:
         while True:
             done = drain(workspace, instance, build(workspace.home), profile)
-            for upload, count in done.registration.registered.items():
-                typer.echo(f"registered {upload}: {count} episodes")
-            for upload, reason in done.registration.quarantined.items():
-                typer.echo(f"quarantined {upload}: {reason}")
-            for key in done.succeeded:
-                typer.echo(f"{key}: done")
-            for key, why in done.failed.items():
-                typer.echo(f"{key}: failed: {why}")
-            failed = bool(done.failed)
+            code = _say_what_was_done(workspace, done)
             if once:
-                break
+                raise typer.Exit(code)
             time.sleep(interval_s)
-    raise typer.Exit(Exit.FAILURE if failed else Exit.OK)
+
+
+def _say_what_was_done(workspace: Any, done: Any) -> Exit:
+    """Print what one pass of the worker did; the exit code it deserves."""
+    from dyna_assets.corpus import rejections
+
+    found = done.registration
+    for upload, count in found.registered.items():
+        typer.echo(f"registered {upload}: {count} new or changed episodes")
+    for title, lines in (
+        ("quarantined", found.quarantined),
+        ("waiting", found.arriving),
+        ("not read", found.ignored),
+        ("unreachable", found.unreachable),
+        ("failed", done.failed),
+    ):
+        for name, reason in lines.items():
+            typer.echo(f"{title}: {name}: {reason}")
+    refused = (
+        [row for row in rejections(workspace.warehouse) if row.run_id in done.run_ids] if done.run_ids else []
+    )
+    for row in refused:
+        typer.echo(f"{row.status}: {row.source}: {row.name}: {row.reason}")
+    for key in done.succeeded:
+        typer.echo(f"{key}: done")
+    for key in done.given_up:
+        typer.echo(
+            f"{key}: failed too often; mend the cause, then: dyna-assets worker --once --profile ingest_batch"
+        )
+    if done.failed or done.given_up or found.unreachable:
+        return Exit.FAILURE
+    return Exit.WARNING if refused or found.quarantined else Exit.OK
 
 
 @app.command()

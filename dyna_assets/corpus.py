@@ -34,6 +34,7 @@ class Rejection:
     step: str
     status: str
     reason: str
+    run_id: str
 
 
 def summarize(warehouse: Warehouse) -> list[SourceSummary]:
@@ -58,7 +59,7 @@ def rejections(warehouse: Warehouse) -> list[Rejection]:
             WITH current AS (
                 SELECT * FROM version_stamps QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, step)
             )
-            SELECT episode_id, source, name, step, status, reason
+            SELECT episode_id, source, name, step, status, reason, run_id
             FROM current WHERE status <> 'ok' ORDER BY episode_id, step
             """
         ).fetchall()

@@ -1,6 +1,7 @@
 """Errors of the asset graph, on top of `dyna_train.errors`.
 
     DynaError
+    ├── ShardBusy            another run holds the shard: retry the run
     └── BadInput
         ├── UploadError      an upload breaks the landing protocol: it is quarantined
         ├── RecordingError   a recording cannot be read as what it claims to be: its row is rejected
@@ -11,7 +12,11 @@ Anything else that leaves a step (an unreachable store, a full disk) is infrastr
 run, which is retried, and costs no episode its verdict.
 """
 
-from dyna_train.errors import BadInput
+from dyna_train.errors import BadInput, DynaError
+
+
+class ShardBusy(DynaError):
+    """Another run holds the shard, or the lock was lost. Not the episodes' fault: retry the run."""
 
 
 class UploadError(BadInput):

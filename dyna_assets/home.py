@@ -10,6 +10,9 @@ from pathlib import Path
 
 from dyna_assets.errors import SetupError
 
+UNUSABLE = frozenset('%*?[]{}"\\$;\n\r\t')
+"""Characters of a path that PostgreSQL's programs, delta-rs or DuckDB do not take as they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Home:
@@ -77,8 +80,15 @@ class Home:
     def prepare(self) -> Home:
         """Create the folder and its rooms; safe to repeat. Returns itself.
 
-        Raises SetupError if the place cannot be created or written.
+        Raises SetupError if the place cannot be created or written, or has a name that the tools under us
+        take for something else (a pattern, an escape, a quote).
         """
+        strange = sorted(set(str(self.path)) & UNUSABLE)
+        if strange:
+            raise SetupError(
+                f"{self.path}: expected a path without {' '.join(map(repr, strange))}, which the database or Delta "
+                "Lake cannot take. Set DYNA_HOME to another folder"
+            )
         rooms = (self.postgres, self.dagster, self.landing, self.lake, self.sources, self.runs)
         for folder in (self.path, *rooms):
             _make_writable(folder)

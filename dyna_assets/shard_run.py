@@ -6,18 +6,18 @@ episode leaves it as an exception. What does leave is infrastructure: it fails t
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from dyna_assets import __version__
 from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.catalog.rows import EpisodeRow, ShardRow
+from dyna_assets.catalog.shard_lock import ShardLock
 from dyna_assets.errors import UploadError
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Folder
@@ -32,11 +32,13 @@ from dyna_assets.stamps import (
     Stamp,
     Step,
     fingerprint,
-    is_done,
+    has_result,
     is_due,
+    is_settled,
+    reads_of,
     wanted_fingerprints,
 )
-from dyna_assets.steps.attempt import attempt
+from dyna_assets.steps.pool import results
 from dyna_assets.steps.work import Row, StepResult
 from dyna_assets.warehouse.store import Warehouse
 from dyna_assets.warehouse.tables import TABLES, VERSION_STAMPS
@@ -45,12 +47,15 @@ WRITES: dict[str, tuple[str, ...]] = {
     "recordings": ("recordings",),
     "gate_before": ("qc_verdicts",),
     "episodes": ("episodes",),
-    "gate_after": ("qc_verdicts",),
+    "gate_after": ("readbacks", "qc_verdicts"),
     "labels": ("labels",),
 }
-"""step -> tables it appends to, besides version_stamps."""
-LIGHT = {"gate_before", "labels"}
-"""Steps that only look at rows: not worth a process."""
+"""step -> tables it appends to, besides version_stamps; the first is what steps downstream read."""
+FLUSH_S = 60.0
+"""Results are appended at least this often, so that a killed run has little to do again."""
+
+RowStamps = Mapping[int, Mapping[str, Stamp]]
+"""episode -> step -> its current stamp"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,7 @@ class StepSummary:
     highest_episode_id: int
     seconds: float
     reasons: tuple[tuple[str, str], ...] = ()
-    """(recording, reason) of the rows that were rejected or failed in this run."""
+    """(episode name, reason) of the rows that were rejected or failed in this run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,40 +86,34 @@ class VerifiedUploads:
 
 @dataclass
 class ShardRun:
-    """The materialization `seq` of one shard, held by one run at a time (under the shard's lock)."""
+    """A run's hold on one shard, as `shard_session.open_shard` gives it: nobody else works on the shard."""
 
     catalog: Catalog
     warehouse: Warehouse
     sources: Mapping[str, SourceProfile]
     profile: RunProfile
     shard: ShardRow
-    seq: int
+    lock: ShardLock
     settings: Settings
     run_id: str
 
     def run(self, name: str) -> StepSummary:
-        """Do `name` for every row of the shard for which it is due, and append the outcome."""
+        """Do `name` for every row of the shard for which it is due, and append the outcome as it comes."""
         began = time.perf_counter()
         step = STEPS[name]
-        episodes = self.catalog.shard_episodes(self.shard.key)
+        episodes = self._episodes()
         stamps = self._stamps()
-        due = [
-            episode
-            for episode in episodes
-            if is_due(
-                step,
-                stamps.get(episode.id, {}),
-                wanted=self._wanted[episode.source],
-                input_hash=episode.input_hash,
-                redo=self.profile.redo,
-            )
-        ]
-        results = []
-        for result in self._results(name, self._rows(step, due)):
-            results.append(result)
-            report(name, len(results), len(due))
-        self._append(step, due, results, stamps)
-        return self._summary(step, episodes, due, results, stamps, time.perf_counter() - began)
+        due = [episode for episode in episodes if self._is_due(step, episode, stamps)]
+        done: list[StepResult] = []
+        num_saved, saved_at = 0, time.monotonic()
+        for result in results(name, self._rows(step, due), self.settings.workers):
+            done.append(result)
+            report(name, len(done), len(due))
+            if time.monotonic() - saved_at > FLUSH_S:
+                self._append(step, due[num_saved : len(done)], done[num_saved:], stamps)
+                num_saved, saved_at = len(done), time.monotonic()
+        self._append(step, due[num_saved:], done[num_saved:], stamps)
+        return _summary(step, episodes, due, done, stamps, time.perf_counter() - began)
 
     def verify_uploads(self) -> VerifiedUploads:
         """Check the hashes of committed uploads that bring rows nobody has probed yet; quarantine what differs.
@@ -122,35 +121,62 @@ class ShardRun:
         The upload's rows are then rejected by the probe, and the other uploads go on.
         """
         stamps = self._stamps()
-        episodes = self.catalog.shard_episodes(self.shard.key)
+        episodes = self._episodes()
         fresh = {
-            row.upload_id: row for row in episodes if not is_done(stamps.get(row.id, {}).get("recordings"))
+            row.upload_id: row
+            for row in episodes
+            if row.marker is not None
+            and row.upload_state == "registered"
+            and not has_result(stamps.get(row.id, {}).get("recordings"), row.input_state)
         }
-        quarantined, num_verified = [], 0
-        for row in fresh.values():
-            if row.marker is None or row.upload_state == "quarantined":
-                continue
-            folder = Folder.of(row.upload_uri, **self.settings.storage_options(row.upload_uri))
-            try:
-                verify_hashes(folder, UploadMarker.model_validate(row.marker))
-                num_verified += 1
-            except UploadError as error:
-                self.catalog.reject_upload(row.upload_id, reason=str(error))
-                quarantined.append(f"{row.source}: {row.upload}: {error}")
-        return VerifiedUploads(len({row.upload_id for row in episodes}), num_verified, tuple(quarantined))
+        with ThreadPoolExecutor(self.settings.workers) as pool:
+            problems = dict(zip(fresh, pool.map(self._hash_problem, fresh.values()), strict=True))
+        quarantined = []
+        for upload_id, problem in problems.items():
+            if problem:
+                self.catalog.reject_upload(upload_id, reason=problem)
+                quarantined.append(f"{fresh[upload_id].source}: {fresh[upload_id].upload}: {problem}")
+        num_uploads = len({row.upload_id for row in episodes})
+        return VerifiedUploads(num_uploads, len(fresh) - len(quarantined), tuple(quarantined))
 
     def settle(self) -> None:
-        """Tell the catalog that all rows the shard had when this run began went through every critical step."""
-        self.catalog.settle(self.shard.key, self.shard.revision)
+        """Tell the catalog that this run left nothing missing, if that is so for every row it can work on.
 
-    def _stamps(self) -> dict[int, dict[str, Stamp]]:
-        """episode -> step -> its current stamp."""
+        What was registered while it worked leaves the shard due.
+        """
+        stamps = self._stamps()
+        if all(
+            is_settled(stamps.get(row.id, {}), wanted=self._wanted[row.source], input_hash=row.input_state)
+            for row in self._episodes()
+        ):
+            self.catalog.settle(self.shard.key, self.shard.revision)
+
+    def _episodes(self) -> list[EpisodeRow]:
+        """Rows of the shard whose source is still described; of the others nobody knows how to read them."""
+        return [row for row in self.catalog.shard_episodes(self.shard.key) if row.source in self.sources]
+
+    def _is_due(self, step: Step, episode: EpisodeRow, stamps: RowStamps) -> bool:
+        return is_due(
+            step,
+            stamps.get(episode.id, {}),
+            wanted=self._wanted[episode.source],
+            input_hash=episode.input_state,
+            redo=self.profile.redo,
+        )
+
+    def _hash_problem(self, row: EpisodeRow) -> str:
+        folder = Folder.of(row.upload_uri, **self.settings.storage_options(row.upload_uri))
+        try:
+            verify_hashes(folder, UploadMarker.model_validate(row.marker))
+        except UploadError as error:
+            return str(error)
+        return ""
+
+    def _stamps(self) -> RowStamps:
         found: dict[int, dict[str, Stamp]] = {}
-        shard = self.shard.number
-        for row in self.warehouse.current("version_stamps", shard, key="episode_id, step"):
-            stamp = Stamp(
-                *(row[key] for key in ("episode_id", "step", "fingerprint", "input_hash", "status"))
-            )
+        keys = ("episode_id", "step", "fingerprint", "input_hash", "status")
+        for row in self.warehouse.current("version_stamps", self.shard.number, key="episode_id, step"):
+            stamp = Stamp(*(row[key] for key in keys))
             found.setdefault(stamp.episode_id, {})[stamp.step] = stamp
         return found
 
@@ -164,20 +190,19 @@ class ShardRun:
         return {name: wanted_fingerprints(settings) for name, settings in self._settings.items()}
 
     def _rows(self, step: Step, due: Sequence[EpisodeRow]) -> list[Row]:
-        upstream: dict[str, dict[int, Any]] = {}
-        shard = self.shard.number
-        for before in step.reads:
-            table = WRITES[before][0]
-            upstream[table] = (
-                {row["episode_id"]: row for row in self.warehouse.current(table, shard)} if due else {}
-            )
+        if not due:
+            return []
+        tables = [WRITES[before][0] for before in step.reads]
+        upstream = {
+            table: {row["episode_id"]: row for row in self.warehouse.current(table, self.shard.number)}
+            for table in tables
+        }
         return [
             Row(
                 episode_id=episode.id,
                 name=episode.name,
                 recording_name=recording_name(episode.upload, episode.name),
                 files=tuple(episode.files),
-                input_hash=episode.input_hash,
                 size_bytes=episode.size_bytes,
                 upload_name=episode.upload,
                 upload_uri=episode.upload_uri,
@@ -192,84 +217,74 @@ class ShardRun:
             for episode in due
         ]
 
-    def _results(self, name: str, rows: list[Row]) -> Iterator[StepResult]:
-        work = partial(attempt, name)
-        num_workers = min(self.settings.workers, len(rows))
-        if num_workers <= 1 or name in LIGHT:
-            yield from map(work, rows)
-            return
-        # spawn: a fork of a process with threads (Dagster's, Arrow's) may deadlock.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(num_workers, mp_context=context) as pool:
-            yield from pool.map(work, rows)
-
     def _append(
-        self,
-        step: Step,
-        due: Sequence[EpisodeRow],
-        results: Sequence[StepResult],
-        stamps: Mapping[int, Mapping[str, Stamp]],
+        self, step: Step, due: Sequence[EpisodeRow], done: Sequence[StepResult], stamps: RowStamps
     ) -> None:
         """Data first, stamps last: a row whose stamp is missing is done again, and the later version holds."""
-        shard = self.shard.number
-        for table in WRITES[step.name]:
-            lines = [line for result in results for line in result.rows.get(table, ())]
-            self.warehouse.append(TABLES[table], shard, self.seq, lines, step=step.name, run_id=self.run_id)
+        if not done:
+            return
+        self.lock.verify()
+        seq = self.catalog.next_seq(self.shard.key)
         now_ns = time.time_ns()
         lines = [
-            {
-                "episode_id": episode.id,
-                "source": episode.source,
-                "name": episode.name,
-                "step": step.name,
-                "step_version": step.version,
-                "fingerprint": fingerprint(
-                    step,
-                    self._settings[episode.source],
-                    {name: stamps[episode.id][name].fingerprint for name in step.reads},
-                ),
-                "input_hash": episode.input_hash,
-                "status": result.status,
-                "reason": result.reason,
-                "schema_version": SCHEMA_VERSION,
-                "pipeline_version": __version__,
-                "robot_software_version": result.robot_software_version,
-                "profile": self.profile.name,
-                "run_id": self.run_id,
-                "processed_ns": now_ns,
-            }
-            for episode, result in zip(due, results, strict=True)
+            self._stamp(step, episode, result, stamps.get(episode.id, {}), now_ns)
+            for episode, result in zip(due, done, strict=True)
         ]
-        self.warehouse.append(VERSION_STAMPS, shard, self.seq, lines, step=step.name, run_id=self.run_id)
+        for name in WRITES[step.name]:
+            rows = [row for result in done for row in result.rows.get(name, ())]
+            self.warehouse.append(TABLES[name], self.shard.number, seq, rows, run_id=self.run_id)
+        self.warehouse.append(VERSION_STAMPS, self.shard.number, seq, lines, run_id=self.run_id)
 
-    def _summary(
-        self,
-        step: Step,
-        episodes: Sequence[EpisodeRow],
-        due: Sequence[EpisodeRow],
-        results: Sequence[StepResult],
-        stamps: Mapping[int, Mapping[str, Stamp]],
-        seconds: float,
-    ) -> StepSummary:
-        statuses = {
-            row.id: stamps[row.id][step.name].status
-            for row in episodes
-            if step.name in stamps.get(row.id, {})
-        } | {result.episode_id: result.status for result in results}
-        counts = Counter(result.status for result in results)
-        return StepSummary(
-            step=step.name,
-            num_rows=len(episodes),
-            num_due=len(due),
-            num_ok=counts["ok"],
-            num_rejected=counts["rejected"],
-            num_errors=counts["error"],
-            failed=sum(status != "ok" for status in statuses.values()),
-            highest_episode_id=max((row.id for row in episodes), default=0),
-            seconds=seconds,
-            reasons=tuple(
-                (episode.name, result.reason)
-                for episode, result in zip(due, results, strict=True)
-                if result.status != "ok"
-            ),
-        )
+    def _stamp(
+        self, step: Step, episode: EpisodeRow, result: StepResult, stamps: Mapping[str, Stamp], now_ns: int
+    ) -> dict[str, Any]:
+        reads = {name: stamps[name].fingerprint for name in step.reads}
+        return {
+            "episode_id": episode.id,
+            "source": episode.source,
+            "name": episode.name,
+            "step": step.name,
+            "step_version": step.version,
+            "fingerprint": fingerprint(step, self._settings[episode.source], reads),
+            "reads": reads_of(step, reads),
+            "input_hash": episode.input_state,
+            "status": result.status,
+            "reason": result.reason,
+            "schema_version": SCHEMA_VERSION,
+            "pipeline_version": __version__,
+            "robot_software_version": result.robot_software_version,
+            "profile": self.profile.name,
+            "run_id": self.run_id,
+            "processed_ns": now_ns,
+        }
+
+
+def _summary(
+    step: Step,
+    episodes: Sequence[EpisodeRow],
+    due: Sequence[EpisodeRow],
+    done: Sequence[StepResult],
+    stamps: RowStamps,
+    seconds: float,
+) -> StepSummary:
+    before = {
+        row.id: stamps[row.id][step.name].status for row in episodes if step.name in stamps.get(row.id, {})
+    }
+    statuses = before | {result.episode_id: result.status for result in done}
+    counts: Counter[str] = Counter(result.status for result in done)
+    return StepSummary(
+        step=step.name,
+        num_rows=len(episodes),
+        num_due=len(due),
+        num_ok=counts["ok"],
+        num_rejected=counts["rejected"],
+        num_errors=counts["error"],
+        failed=sum(status != "ok" for status in statuses.values()),
+        highest_episode_id=max((row.id for row in episodes), default=0),
+        seconds=seconds,
+        reasons=tuple(
+            (episode.name, result.reason)
+            for episode, result in zip(due, done, strict=True)
+            if result.status != "ok"
+        ),
+    )

@@ -1,4 +1,4 @@
-"""Holding a shard: its lock, its materialization number, and telling the catalog how it ended."""
+"""Holding a shard: its lock, and the count of runs that began and did not finish."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dyna_assets.shard_run import ShardRun
 from dyna_assets.workspace import Workspace
 
 WAIT_S = 60.0
-"""How long a run waits for another one of the same shard; then it fails and is retried."""
+"""How long a run waits for another one of the same shard; then it fails, and the shard stays due."""
 
 
 @contextmanager
@@ -22,23 +22,24 @@ def open_shard(
 ) -> Iterator[ShardRun | None]:
     """A run's hold on shard `key`; None if nothing was ever given to that shard.
 
-    The run counts as an attempt until it settles the shard at the revision it began with; what was
-    registered meanwhile leaves the shard due. Raises ShardBusy if another run keeps it.
+    A run that could settle a due shard counts as an attempt until it does. Raises ShardBusy if another run
+    keeps the shard.
     """
-    with shard_lock(workspace.database_url, shard_number(key), wait_s=WAIT_S):
+    with shard_lock(workspace.database_url, shard_number(key), wait_s=WAIT_S) as lock:
         shard = workspace.catalog.shard(key)
         if shard is None:
             yield None
             return
         _sweep(workspace, key)
-        workspace.catalog.add_attempt(key)
+        if shard.is_due and profile.is_complete:
+            workspace.catalog.add_attempt(key)
         yield ShardRun(
             catalog=workspace.catalog,
             warehouse=workspace.warehouse,
             sources=workspace.sources(),
             profile=profile,
             shard=shard,
-            seq=workspace.catalog.next_seq(key),
+            lock=lock,
             settings=workspace.settings,
             run_id=run_id,
         )

@@ -1,9 +1,10 @@
 """Steps, their versions, and which rows of a shard are missing or stale (pure).
 
 A *step* is what a row goes through; it carries a version for each part that can change on its own. A
-row's *stamp* for a step holds a fingerprint of everything that decides the step's output: the versions,
-the settings of the source that the step reads, and the fingerprints of the steps whose output it reads.
-So a bumped version makes stale exactly that step and what depends on it, and nothing else.
+row's *stamp* for a step says from which input it was made, how that ended, and by what: a fingerprint of
+everything that decides the step's output, that is its versions, the settings of the source that it reads,
+and the fingerprints of the steps whose output it reads. So a bumped version makes stale exactly that step
+and what depends on it, and a changed input everything that was made from it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from dyna_assets.quality import check_versions
 
 SCHEMA_VERSION = 1
 """Of the warehouse's rows; raised when a column changes its meaning."""
@@ -29,7 +32,7 @@ class Step:
     settings: the keys of the source profile that the output depends on.
     reads: steps whose output it reads; their change makes it stale.
     needs: steps that must not have rejected the row, but whose change does not redo this one.
-    critical: False if its failure must not fail a run.
+    critical: False if its failure must not fail a run, nor keep an episode from training.
     """
 
     name: str
@@ -51,7 +54,7 @@ STEPS: dict[str, Step] = {
         Step(
             "recordings", {"probe": 1}, settings=("reader", "cameras", "states", "actions", "robot", "task")
         ),
-        Step("gate_before", {"checks": 1}, settings=("gates",), reads=("recordings",)),
+        Step("gate_before", check_versions("before"), settings=("gates",), reads=("recordings",)),
         Step(
             "episodes",
             {"align": 1, "encode": 1, "pack": 1},
@@ -59,7 +62,7 @@ STEPS: dict[str, Step] = {
             reads=("recordings",),
             needs=("gate_before",),
         ),
-        Step("gate_after", {"checks": 1}, settings=("gates",), reads=("episodes",)),
+        Step("gate_after", check_versions("after"), settings=("gates",), reads=("episodes",)),
         Step("labels", {"labels": 1}, reads=("recordings",), needs=("gate_before",), critical=False),
     )
 }
@@ -68,7 +71,7 @@ STEPS: dict[str, Step] = {
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the warehouse knows of one row and one step."""
+    """What the warehouse knows of one row and one step; input_hash is of what the row was made from."""
 
     episode_id: int
     step: str
@@ -93,6 +96,11 @@ def fingerprint(step: Step, settings: Mapping[str, Any], reads: Mapping[str, str
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+def reads_of(step: Step, fingerprints: Mapping[str, str]) -> str:
+    """What a step read, as it stands in the stamp: 'recordings=0123456789abcdef'."""
+    return " ".join(f"{name}={fingerprints[name]}" for name in step.reads)
+
+
 def wanted_fingerprints(settings: Mapping[str, Any], steps: Mapping[str, Step] = STEPS) -> dict[str, str]:
     """step -> the fingerprint a row must carry to be current under these source settings."""
     wanted: dict[str, str] = {}
@@ -106,19 +114,14 @@ def all_versions(steps: Mapping[str, Step] = STEPS) -> str:
     return "; ".join(f"{step.name} {step.version}" for step in steps.values())
 
 
-def is_done(stamp: Stamp | None) -> bool:
-    """True if the step came to a result for the row: made, or rejected for a reason."""
-    return stamp is not None and stamp.status != "error"
+def has_result(stamp: Stamp | None, input_hash: str) -> bool:
+    """True if the step came to a result for this very input: made, or rejected for a reason."""
+    return stamp is not None and stamp.status != "error" and stamp.input_hash == input_hash
 
 
 def is_current(stamp: Stamp | None, wanted: str, input_hash: str) -> bool:
-    """True if the step came to a result for these very input bytes, by the versions wanted now."""
-    return (
-        stamp is not None
-        and is_done(stamp)
-        and stamp.fingerprint == wanted
-        and stamp.input_hash == input_hash
-    )
+    """True if that result was also made by the versions and settings wanted now."""
+    return stamp is not None and has_result(stamp, input_hash) and stamp.fingerprint == wanted
 
 
 def is_due(
@@ -126,15 +129,26 @@ def is_due(
 ) -> bool:
     """True if `step` has to run for a row with these stamps (step -> stamp).
 
-    A row is not due while a step it builds on has no result, has rejected the row, or (when stale rows are
-    redone) is stale itself: redoing it first is the only order in which the stamp tells the truth.
-    wanted: step -> fingerprint wanted now for the row's source.
+    A row is not due while a step it builds on has no result for its input, has rejected the row, or (when
+    stale rows are redone) is stale itself: redoing it first is the only order in which the stamp tells the
+    truth. wanted: step -> fingerprint wanted now for the row's source.
     """
-    if any(name not in stamps or stamps[name].status != "ok" for name in (*step.reads, *step.needs)):
-        return False
+    for name in (*step.reads, *step.needs):
+        before = stamps.get(name)
+        if before is None or before.status != "ok" or before.input_hash != input_hash:
+            return False
     stamp = stamps.get(step.name)
     if redo == "missing":
-        return not is_done(stamp)
+        return not has_result(stamp, input_hash)
     if not all(is_current(stamps[name], wanted[name], input_hash) for name in step.reads):
         return False
     return not is_current(stamp, wanted[step.name], input_hash)
+
+
+def is_settled(stamps: Mapping[str, Stamp], *, wanted: Mapping[str, str], input_hash: str) -> bool:
+    """True if no critical step is missing for the row: it went all the way, or was rejected on it."""
+    return not any(
+        is_due(step, stamps, wanted=wanted, input_hash=input_hash, redo="missing")
+        for step in STEPS.values()
+        if step.critical
+    )

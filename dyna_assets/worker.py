@@ -24,6 +24,9 @@ class Drained:
     succeeded: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     """shard -> what its run ended with"""
+    run_ids: set[str] = field(default_factory=set)
+    given_up: list[str] = field(default_factory=list)
+    """shards that failed too often and are left to a person"""
 
 
 def drain(workspace: Workspace, instance: dg.DagsterInstance, defs: dg.Definitions, profile: str) -> Drained:
@@ -36,10 +39,15 @@ def drain(workspace: Workspace, instance: dg.DagsterInstance, defs: dg.Definitio
         register_landing(workspace.catalog, workspace.sources(), workspace.settings, now=utc_now())
     )
     register_keys(workspace, instance)
-    shards = workspace.catalog.due_shards() if chosen.redo == "missing" else workspace.catalog.shards()
+    due = workspace.catalog.due_shards()
+    done.given_up = [shard.key for shard in due if shard.is_given_up]
+    fresh = [shard for shard in due if not shard.is_given_up]
     job = defs.resolve_job_def(profile)
-    for shard in shards:
+    for shard in fresh if chosen.redo == "missing" else workspace.catalog.shards():
         result = job.execute_in_process(instance=instance, partition_key=shard.key, raise_on_error=False)
+        if _was_interrupted(result):
+            raise KeyboardInterrupt
+        done.run_ids.add(result.run_id)
         if result.success:
             done.succeeded.append(shard.key)
         else:
@@ -57,8 +65,17 @@ def register_keys(workspace: Workspace, instance: dg.DagsterInstance) -> None:
         instance.add_dynamic_partitions(SHARDS.name, keys)
 
 
+def _was_interrupted(result: dg.ExecuteInProcessResult) -> bool:
+    """True if Ctrl-C ended the run: Dagster makes a failure of it."""
+    failures = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    return any(
+        error is not None and "DagsterExecutionInterruptedError" in str(error.cls_name) for error in failures
+    )
+
+
 def _why(result: dg.ExecuteInProcessResult) -> str:
     """The first failure of a run, in a line or two."""
+    reason = "the run ended without a word; look at it in the UI"
     for event in result.all_events:
         if event.is_step_failure:
             error = event.step_failure_data.error
@@ -66,4 +83,4 @@ def _why(result: dg.ExecuteInProcessResult) -> str:
             return f"{event.step_key}: {cause.message.strip() if cause else 'no message'}"
         if event.is_failure and event.message:
             reason = event.message
-    return reason if result.all_events else "the run did not start"
+    return reason

@@ -9,7 +9,8 @@ from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.catalog.server import ensure_server
 from dyna_assets.home import Home
 from dyna_assets.landing.profile import SourceProfile
-from dyna_assets.settings import Settings
+from dyna_assets.landing.sources import READERS
+from dyna_assets.settings import S3Settings, Settings
 from dyna_assets.warehouse.store import Warehouse
 from dyna_train.config import load_config
 from dyna_train.errors import ConfigError
@@ -26,10 +27,15 @@ class Workspace:
     warehouse: Warehouse
 
     @classmethod
-    def open(cls, home: Home) -> Workspace:
-        """Open `home`. Raises SetupError or ConfigError saying what is wrong with this machine or a file."""
+    def open(cls, home: Home, s3: S3Settings | None = None) -> Workspace:
+        """Open `home`; `s3` stands in for the store of its settings.
+
+        Raises SetupError or ConfigError saying what is wrong with this machine or a file.
+        """
         home.prepare()
         settings = Settings.load(home)
+        if s3 is not None:
+            settings = settings.model_copy(update={"s3": s3})
         url = settings.database_url or ensure_server(home)
         lake = settings.lake
         warehouse = Warehouse(f"{lake}/tables", settings.s3.delta_options(), settings.storage_options(lake))
@@ -53,6 +59,8 @@ class Workspace:
                 raise ConfigError(
                     f"{path}: name = '{source.name}', expected '{path.stem}' as the file is called"
                 )
+            if source.reader not in READERS:
+                raise ConfigError(f"{path}: reader = '{source.reader}', expected one of {', '.join(READERS)}")
             found[source.name] = source
         return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dyna_train.errors import DynaError
+from dyna_train.processes import end_with_parent
 
 GRACE_S = 20.0  # from the first signal to the kill; torchrun itself gives its ranks 30 s
 POLL_S = 0.2
@@ -104,7 +104,7 @@ def _run(command: Sequence[str], ranks: int) -> tuple[int, int]:
     caught: list[int] = []
     with _catching(caught):
         process = subprocess.Popen(
-            command, env=_environment(mark, ranks), start_new_session=True, preexec_fn=_end_with_parent
+            command, env=_environment(mark, ranks), start_new_session=True, preexec_fn=end_with_parent
         )
         try:
             return _wait(process, caught), next(iter(caught), 0)
@@ -144,13 +144,6 @@ def _environment(mark: str, ranks: int) -> dict[str, str]:
     if sys.platform == "linux":
         guesses["GLOO_SOCKET_IFNAME"] = "lo"
     return {**guesses, **os.environ, MARK: mark}
-
-
-def _end_with_parent() -> None:
-    """In the child: let the kernel send SIGTERM to torchrun, and so to its ranks, if we are killed."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
 def _kill_all(mark: str, process: subprocess.Popen[bytes]) -> None:

@@ -45,9 +45,25 @@ def run_program(app: Callable[[], object], *, extra: str = "") -> NoReturn:
     except KeyboardInterrupt:
         _print_error("interrupted")
         sys.exit(Exit.INTERRUPTED)
-    except Exception:  # the edge of the process: Python's own exit code 1 would read as a warning
+    except Exception as error:  # the edge of the process: Python's own exit code 1 would read as a warning
+        if _is_interrupt(error):
+            _print_error("interrupted")
+            sys.exit(Exit.INTERRUPTED)
         _end_unforeseen()
     sys.exit(Exit.OK)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """True if Ctrl-C is behind `error`: libraries that run queries and steps raise something of their own."""
+    while error is not None:
+        if (
+            isinstance(error, KeyboardInterrupt)
+            or "Interrupt" in type(error).__name__
+            or "interrupted" in str(error)
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _end_unforeseen() -> NoReturn:

@@ -2,27 +2,30 @@
 
 # No postponed annotations here: Dagster reads those of an asset's or sensor's parameters as objects.
 
+import itertools
+import time
 from typing import Any
 
 import dagster as dg
 
 from dyna_assets.assets.partitions import SHARDS, missing_shard_keys
 from dyna_assets.assets.resources import WorkspaceResource
-from dyna_assets.catalog.rows import ShardRow
+from dyna_assets.catalog.rows import MAX_ATTEMPTS, ShardRow
 from dyna_assets.landing.register import Registration, register_landing, utc_now
 
-MAX_ATTEMPTS = 3
-"""Runs of a shard that may fail in a row before the sensor leaves it to a person."""
 MAX_REQUESTS = 20
 """Runs asked for per tick."""
+RETRY_S = 600
+"""A due shard whose request led to nothing (a cancelled run, a busy lock) is asked for again after so long."""
 WAITING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED]
+RUNNING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
 
 def landing_sensor(job: Any) -> dg.SensorDefinition:
     """The sensor that launches `job` (an asset job, resolved or not).
 
     It is level-triggered: shards whose rows no finished run has read, not only files that are new. The cursor
-    is a digest of the listings, so that an unchanged landing folder costs no query.
+    is a digest of the listings: while they stay as they are, no marker is read and nothing registered.
     """
 
     @dg.sensor(
@@ -37,17 +40,18 @@ def landing_sensor(job: Any) -> dg.SensorDefinition:
         found = register_landing(
             space.catalog, space.sources(), space.settings, now=utc_now(), seen=context.cursor or ""
         )
-        for upload, reason in found.quarantined.items():
-            context.log.warning(f"quarantined {upload}: {reason}")
+        for name, reason in (found.quarantined | found.unreachable).items():
+            context.log.warning(f"{name}: {reason}")
         keys = missing_shard_keys(
             context.instance, space.catalog.highest_shard(), space.settings.shards.key_block
         )
+        due = space.catalog.due_shards()
+        wanted = (shard for shard in due if not shard.is_given_up and not is_busy(context.instance, shard))
         requests = [
-            dg.RunRequest(partition_key=shard.key, run_key=run_key(shard))
-            for shard in space.catalog.due_shards()
-            if shard.attempts < MAX_ATTEMPTS and not is_waiting(context.instance, shard.key)
-        ][:MAX_REQUESTS]
-        skip = None if requests else dg.SkipReason(_why_nothing(found))
+            dg.RunRequest(partition_key=shard.key, run_key=run_key(shard, time.time()))
+            for shard in itertools.islice(wanted, MAX_REQUESTS)
+        ]
+        skip = None if requests else dg.SkipReason(_why_nothing(found, due))
         return dg.SensorResult(
             run_requests=requests,
             skip_reason=skip,
@@ -58,19 +62,29 @@ def landing_sensor(job: Any) -> dg.SensorDefinition:
     return landing
 
 
-def run_key(shard: ShardRow) -> str:
-    """One run per state of a shard: a failed run's retry and later uploads get keys of their own."""
-    return f"{shard.key}:{shard.revision}:{shard.attempts}"
+def run_key(shard: ShardRow, now_s: float) -> str:
+    """One run per state of a shard and, where that led to nothing, per ten minutes."""
+    return f"{shard.key}:{shard.revision}:{shard.attempts}:{int(now_s) // RETRY_S}"
 
 
-def is_waiting(instance: dg.DagsterInstance, key: str) -> bool:
-    """True if a run of the shard waits to start: it has not read its rows yet, and will read the new ones."""
-    waiting = dg.RunsFilter(tags={"dagster/partition": key}, statuses=WAITING)
-    return bool(instance.get_runs(filters=waiting, limit=1))
+def is_busy(instance: dg.DagsterInstance, shard: ShardRow) -> bool:
+    """True if a run of the shard will read its newest rows, or has: it waits, or it began after they came."""
+    tags = {"dagster/partition": shard.key}
+    if instance.get_runs(filters=dg.RunsFilter(tags=tags, statuses=WAITING), limit=1):
+        return True
+    running = instance.get_runs(filters=dg.RunsFilter(tags=tags, statuses=RUNNING), limit=10)
+    newest = f"{shard.key}:{shard.revision}:"
+    return any(run.tags.get("dagster/run_key", "").startswith(newest) for run in running)
 
 
-def _why_nothing(found: Registration) -> str:
-    if found.registered:
-        return "what landed waits for a run that is queued"
-    waiting = [*found.arriving.values(), *found.ignored.values()]
+def _why_nothing(found: Registration, due: list[ShardRow]) -> str:
+    given_up = [shard.key for shard in due if shard.is_given_up]
+    if given_up:
+        return (
+            f"runs of {', '.join(given_up[:5])} failed {MAX_ATTEMPTS} times in a row; look at the last one, mend "
+            "the cause, and launch ingest_batch for them"
+        )
+    if due:
+        return "what landed is being worked on"
+    waiting = [*found.unreachable.values(), *found.arriving.values(), *found.ignored.values()]
     return "nothing to do" + (f"; waiting: {'; '.join(waiting[:5])}" if waiting else "")

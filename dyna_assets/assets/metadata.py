@@ -11,6 +11,7 @@ from dyna_assets.shard_run import ShardRun, StepSummary
 from dyna_assets.sheet import contact_sheet
 from dyna_train.episode.profile import episode_path
 from dyna_train.episode.reader import Episode
+from dyna_train.errors import DynaError
 from dyna_train.files import open_store
 
 ROWS_SHOWN = 50
@@ -40,6 +41,7 @@ def episode_metadata(run: ShardRun) -> dict[str, Any]:
     rows = run.warehouse.current("episodes", run.shard.number)
     if not rows:
         return {}
+    rows.sort(key=lambda row: (-row["seq"], row["episode_id"]))  # what was made now comes first
     minutes = sum(len(row["cameras"]) * row["duration_s"] / 60 for row in rows)
     records = [
         dg.TableRecord(
@@ -72,9 +74,13 @@ def _link(uri: str) -> dg.MetadataValue[Any]:
 
 
 def _sheet(uri: str, options: dict[str, Any]) -> str:
-    """One episode's contact sheet as Markdown that carries its picture; kept under 50 kB, since it is stored in
-    the event log and travels with every listing of it.
+    """One episode's contact sheet as Markdown that carries its picture, or why there is none.
+
+    Kept under 50 kB, since it is stored in the event log and travels with every listing of it.
     """
-    with Episode.open(uri, open_store(uri, **options)[0]) as episode:
-        jpeg = contact_sheet(episode)
+    try:
+        with Episode.open(uri, open_store(uri, **options)[0]) as episode:
+            jpeg = contact_sheet(episode)
+    except (DynaError, OSError) as error:  # the gate after has to say so of the row; a picture must not
+        return f"no contact sheet: {error}"
     return f"![contact sheet](data:image/jpeg;base64,{base64.b64encode(jpeg).decode()})"

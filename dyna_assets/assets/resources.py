@@ -13,6 +13,7 @@ from pydantic import PrivateAttr
 
 from dyna_assets.home import Home
 from dyna_assets.profiles import SAFE, load_profiles, profile_named
+from dyna_assets.settings import S3Settings
 from dyna_assets.shard_run import ShardRun
 from dyna_assets.shard_session import open_shard
 from dyna_assets.workspace import Workspace
@@ -27,14 +28,15 @@ class WorkspaceResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     s3: S3Resource
 
     def open(self) -> Workspace:
-        """The open workspace, one per process; starts the database if need be."""
-        return opened(self.home)
+        """The open workspace, one per process and store; starts the database if need be."""
+        options = {name: getattr(self.s3, name) for name in S3Settings.model_fields}
+        return opened(self.home, S3Settings(**options))
 
 
 @functools.cache
-def opened(home: str) -> Workspace:
+def opened(home: str, s3: S3Settings | None = None) -> Workspace:
     """The workspace of the home at `home`; the same one for every caller of this process."""
-    return Workspace.open(Home.at(home))
+    return Workspace.open(Home.at(home), s3)
 
 
 class ShardResource(dg.ConfigurableResource):  # type: ignore[type-arg]

@@ -135,6 +135,7 @@ def episode_files(shard: ShardResource) -> dg.MaterializeResult[None]:
 def gate_after(shard: ShardResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
     """Judge what the episode file shows; the shard's last critical step."""
     yield from _gated(shard.run, "gate_after", GATE_AFTER)
+    # Also where the check above stops the shard: its rows have their verdicts, nothing is left to do.
     if shard.run is not None:
         shard.run.settle()
 

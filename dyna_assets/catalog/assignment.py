@@ -1,7 +1,8 @@
 """Which shard takes a group of episodes that were registered together (pure).
 
-A group goes whole into one shard. There is at most one open shard; it closes when it is full, after a
-quiet hour, or when a step version changes, so that the rows of a shard share their versions at birth.
+A group goes whole into one shard of its source, so that a broken source stops no other. A source has at
+most one open shard; it closes when it is full, after a quiet hour, or when a step version changes, so
+that the rows of a shard share their versions at birth.
 """
 
 from __future__ import annotations

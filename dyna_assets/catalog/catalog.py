@@ -87,11 +87,11 @@ class Catalog:
 
     # Uploads
 
-    def known_uploads(self, source: str) -> dict[str, str]:
-        """Digest by name of every upload of `source`, quarantined ones included; empty for an unknown source."""
-        query = select(Upload.name, Upload.digest).join(Source).where(Source.name == source)
+    def known_looks(self, source: str) -> dict[str, str]:
+        """`looks` by name of every upload of `source`, quarantined ones too; empty for an unknown source."""
+        query = select(Upload.name, Upload.looks).join(Source).where(Source.name == source)
         with self._begin() as session:
-            return {name: digest for name, digest in session.execute(query)}
+            return {name: looks for name, looks in session.execute(query)}
 
     def register_upload(
         self,
@@ -160,7 +160,7 @@ class Catalog:
             return [_shard(shard) for shard in session.scalars(select(Shard).order_by(Shard.number))]
 
     def due_shards(self) -> list[ShardRow]:
-        """Shards with rows that no finished run has read, by number."""
+        """Shards with rows that no finished run has read, by number; those given up included."""
         query = select(Shard).where(Shard.revision > Shard.settled_revision).order_by(Shard.number)
         with self._begin() as session:
             return [_shard(shard) for shard in session.scalars(query)]
@@ -189,7 +189,7 @@ class Catalog:
         self._change_shard(key, revision=Shard.revision + 1)
 
     def add_attempt(self, key: str) -> int:
-        """Count a failed run of the shard; returns how many failed since the last that did not."""
+        """Count a run of the due shard that begins; settling forgets it. Returns the count."""
         return self._change_shard(key, attempts=Shard.attempts + 1).attempts
 
     def next_seq(self, key: str) -> int:
@@ -209,7 +209,8 @@ class Catalog:
 
 
 def _uploads() -> Select[Any]:
-    joined = select(Upload, Source.name, Shard.key).join(Source).outerjoin(Shard)
+    joined = select(Upload, Source.name, Shard.key).join(Source, Upload.source_id == Source.id)
+    joined = joined.outerjoin(Shard, Upload.shard_number == Shard.number)
     return joined.order_by(Upload.id)
 
 

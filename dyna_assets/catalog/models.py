@@ -73,13 +73,14 @@ class Task(Base):
 
 
 class Shard(Base):
-    """One Dagster partition: a set of episodes that are worked on together."""
+    """One Dagster partition: a set of episodes of one source that are worked on together."""
 
     __tablename__ = "shards"
     __table_args__ = (CheckConstraint("state IN ('open', 'closed')", name="state"),)
 
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     key: Mapped[str] = mapped_column(unique=True)
+    source_id: Mapped[int] = mapped_column(ForeignKey(Source.id), index=True)
     state: Mapped[ShardState] = mapped_column(String)
     versions: Mapped[str]
     num_episodes: Mapped[int]
@@ -109,6 +110,7 @@ class Upload(Base):
     state: Mapped[UploadState] = mapped_column(String)
     reason: Mapped[str]
     digest: Mapped[str]
+    looks: Mapped[str]
     marker: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     num_files: Mapped[int]
     size_bytes: Mapped[int] = mapped_column(BigInteger)

@@ -34,6 +34,7 @@ def register(
     known = _find(session, source_id, upload.name)
     if known is not None and known.state == "registered":
         if known.digest == upload.digest:
+            known.looks = upload.looks
             return _result(known, num_new=0, num_changed=0)
         _check_immutable(source, upload, known)
     _check_recordings(source, upload, recordings)
@@ -49,7 +50,7 @@ def register(
     due = set(_shards_of(session, row) if is_back else changed)
     new = [recording for recording in recordings if recording.name not in owned]
     if new:
-        shard = _take(session, new, versions=versions, limits=limits, now=now)
+        shard = _take(session, source_id, new, versions=versions, limits=limits, now=now)
         row.shard_number = shard.number
         _add_episodes(session, row, shard, upload, new, now)
         due.discard(shard.number)
@@ -141,7 +142,7 @@ def _record(
 ) -> Upload:
     """The upload's row, new or brought up to date; it has its id."""
     row = known if known is not None else Upload(source_id=source_id, name=upload.name, registered_at=now)
-    row.uri, row.digest = upload.uri, upload.digest
+    row.uri, row.digest, row.looks = upload.uri, upload.digest, upload.looks
     row.state, row.reason = state, reason
     if (
         upload.marker is not None
@@ -172,19 +173,27 @@ def _is_current(episode: Episode, recording: NewEpisode) -> bool:
 
 
 def _take(
-    session: Session, new: Sequence[NewEpisode], *, versions: str, limits: ShardLimits, now: datetime
+    session: Session,
+    source_id: int,
+    new: Sequence[NewEpisode],
+    *,
+    versions: str,
+    limits: ShardLimits,
+    now: datetime,
 ) -> Shard:
-    """The shard that takes the new episodes, with them counted in."""
+    """The source's shard that takes the new episodes, with them counted in."""
     size_bytes = sum(recording.size_bytes for recording in new)
-    shard = session.scalar(select(Shard).where(Shard.state == "open").with_for_update())
+    is_open = (Shard.source_id == source_id, Shard.state == "open")
+    shard = session.scalar(select(Shard).where(*is_open).with_for_update())
     placement = place(shard, len(new), size_bytes, versions=versions, limits=limits, now=now)
     if shard is None or placement.opens_next:
         if shard is not None:
             shard.state, shard.closed_at = "closed", now
-        shard = _open(session, versions, now)
+        shard = _open(session, source_id, versions, now)
     shard.num_episodes += len(new)
     shard.size_bytes += size_bytes
     shard.revision += 1
+    shard.attempts = 0
     shard.last_added_at = now
     if placement.closes:
         shard.state, shard.closed_at = "closed", now
@@ -192,10 +201,10 @@ def _take(
     return shard
 
 
-def _open(session: Session, versions: str, now: datetime) -> Shard:
+def _open(session: Session, source_id: int, versions: str, now: datetime) -> Shard:
     highest = session.scalar(select(func.max(Shard.number)))
     number = 0 if highest is None else highest + 1
-    shard = Shard(number=number, key=shard_key(number), state="open", versions=versions)
+    shard = Shard(number=number, key=shard_key(number), source_id=source_id, state="open", versions=versions)
     shard.num_episodes = shard.size_bytes = shard.seq = shard.revision = shard.settled_revision = 0
     shard.attempts = 0
     shard.opened_at = shard.last_added_at = now
@@ -244,7 +253,7 @@ def _shards_of(session: Session, upload: Upload) -> Sequence[int]:
 
 def _make_due(session: Session, shards: Collection[int]) -> None:
     if shards:
-        change = update(Shard).where(Shard.number.in_(shards)).values(revision=Shard.revision + 1)
+        change = update(Shard).where(Shard.number.in_(shards)).values(revision=Shard.revision + 1, attempts=0)
         session.execute(change.execution_options(synchronize_session=False))
 
 

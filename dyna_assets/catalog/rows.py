@@ -9,6 +9,9 @@ from typing import Any, Literal
 
 from dyna_train.episode.profile import shard_key
 
+MAX_ATTEMPTS = 3
+"""Runs of a due shard that may fail before it is left to a person; new uploads begin the count anew."""
+
 UploadState = Literal["registered", "quarantined"]
 ShardState = Literal["open", "closed"]
 
@@ -32,6 +35,7 @@ class NewUpload:
     """An upload as found in the landing area.
 
     digest: of names and sizes or hashes of its files; a changed upload has another one.
+    looks: of how it was found and by what it is read; as long as it stays, no second look is needed.
     marker: the content of upload.json; None where the source writes none.
     robot, task: as the marker or the source profile say; '' if unknown.
     """
@@ -41,6 +45,7 @@ class NewUpload:
     digest: str
     num_files: int
     size_bytes: int
+    looks: str = ""
     kind: str = ""
     marker: Mapping[str, Any] | None = None
     robot: str = ""
@@ -95,7 +100,7 @@ class ShardRow:
 
     versions: the step versions at its birth. seq: number of its latest materialization.
     revision: counts registrations that touched its rows; settled_revision: the revision that the last
-    finished run had read. attempts: failed runs since then.
+    finished run had read. attempts: runs that began since then and did not finish.
     """
 
     number: int
@@ -117,6 +122,11 @@ class ShardRow:
         """True if rows were registered or changed that no finished run has read."""
         return self.revision > self.settled_revision
 
+    @property
+    def is_given_up(self) -> bool:
+        """True if runs failed so often that nothing tries again by itself: a person has to look."""
+        return self.is_due and self.attempts >= MAX_ATTEMPTS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeRow:
@@ -137,6 +147,11 @@ class EpisodeRow:
     size_bytes: int
     robot: str
     task: str
+
+    @property
+    def input_state(self) -> str:
+        """What its rows are made from: the input bytes, and whether their upload may be used at all."""
+        return self.input_hash if self.upload_state == "registered" else f"quarantined:{self.input_hash}"
 
 
 def shard_number(key: str) -> int:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, NullPool, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from dyna_train.errors import DynaError
+from dyna_assets.errors import ShardBusy
 
 # Advisory locks are pairs of 32-bit numbers; 'dyna' keeps ours apart from those of other users of a database.
 SHARD_LOCK_CLASS = 0x64796E61
@@ -23,10 +23,6 @@ REGISTRATION_LOCK = (SHARD_LOCK_CLASS + 1, 0)
 MIGRATION_LOCK = (SHARD_LOCK_CLASS + 1, 1)
 
 _LOCK_NOT_AVAILABLE = "55P03"
-
-
-class ShardBusy(DynaError):
-    """Another run holds the shard, or the lock was lost. Not the episodes' fault: retry the run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from dyna_assets.errors import CurationError
 from dyna_assets.settings import Settings
+from dyna_assets.stamps import STEPS
 from dyna_assets.warehouse.store import Warehouse, fetch
 from dyna_train.config import Config
 from dyna_train.files import put_file
@@ -31,35 +32,51 @@ from dyna_train.manifest import (
     write_manifest,
 )
 
-CORPUS = """
-WITH latest AS (
+_CRITICAL = tuple(step.name for step in STEPS.values() if step.critical)
+CORPUS = f"""
+WITH stamped AS (
+    SELECT episode_id, step, status, fingerprint, reads, input_hash, seq FROM version_stamps
+    QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, step)
+), chain AS (
+    SELECT episode_id,
+           count(*) FILTER (status = 'ok') = {len(_CRITICAL)} AND count(DISTINCT input_hash) = 1 AS is_whole,
+           max(reads) FILTER (step = 'gate_before')
+                   = 'recordings=' || max(fingerprint) FILTER (step = 'recordings')
+               AND max(reads) FILTER (step = 'gate_after')
+                   = 'episodes=' || max(fingerprint) FILTER (step = 'episodes') AS is_judged,
+           max(seq) FILTER (step = 'episodes') AS made_seq,
+           max(input_hash) FILTER (step = 'episodes') AS input_hash
+    FROM stamped WHERE step IN {_CRITICAL} GROUP BY episode_id
+), latest AS (
     SELECT * FROM episodes QUALIFY seq = max(seq) OVER (PARTITION BY episode_id)
 ), judged AS (
     SELECT * FROM qc_verdicts QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, gate)
 ), quality AS (
     SELECT episode_id,
            count(*) FILTER (verdict = 'reject') AS num_rejects,
-           count(*) FILTER (verdict = 'warn') AS num_warnings,
-           list(DISTINCT "check") FILTER (verdict = 'warn') AS warnings,
-           bool_or(gate = 'after') AS checked_after
+           count(DISTINCT "check") FILTER (verdict = 'warn') AS num_warnings,
+           list(DISTINCT "check") FILTER (verdict = 'warn') AS warnings
     FROM judged GROUP BY episode_id
 ), labelled AS (
-    SELECT * FROM labels QUALIFY seq = max(seq) OVER (PARTITION BY episode_id)
-), stamped AS (
-    SELECT episode_id, step, status FROM version_stamps
-    QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, step)
-), refused AS (
-    SELECT DISTINCT episode_id FROM stamped WHERE status = 'rejected'
+    SELECT labels.* FROM labels
+    JOIN stamped ON stamped.episode_id = labels.episode_id AND stamped.step = 'labels'
+        AND stamped.status = 'ok' AND stamped.seq = labels.seq
+    JOIN chain ON chain.episode_id = labels.episode_id AND chain.input_hash = stamped.input_hash
 )
 SELECT latest.* EXCLUDE (task), coalesce(labelled.task, latest.task) AS task, labelled.success,
        quality.num_rejects, quality.num_warnings, quality.warnings,
-       coalesce(quality.checked_after, false) AND quality.num_rejects = 0 AND refused.episode_id IS NULL AS passed
+       coalesce(chain.is_whole AND chain.is_judged AND chain.made_seq = latest.seq
+                AND quality.num_rejects = 0, false) AS passed
 FROM latest
+LEFT JOIN chain USING (episode_id)
 LEFT JOIN quality USING (episode_id)
 LEFT JOIN labelled USING (episode_id)
-LEFT JOIN refused ON refused.episode_id = latest.episode_id
 """
-"""One row per episode: its current file, verdicts and labels. What `where` is asked of."""
+"""One row per episode: its newest file, verdicts and labels. What `where` is asked of.
+
+`passed`: every critical step is ok for one and the same input, and both gates judged what is there now, not
+what was there before.
+"""
 
 READS = ("episodes", "qc_verdicts", "labels", "version_stamps")
 
@@ -71,15 +88,16 @@ class CurationSpec(Config):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)
-    where: str = "true"
+    where: str = Field(default="true", min_length=1)
     passed: bool = True
     min_duration_s: float = 0.0
 
     @property
-    def condition(self) -> str:
-        """The whole condition as SQL."""
-        parts = [f"({self.where})", f"duration_s >= {self.min_duration_s}"]
-        return " AND ".join([*parts, "passed"] if self.passed else parts)
+    def query(self) -> str:
+        """The whole question as SQL. Gates and lengths are asked first, `where` only of what is left."""
+        passing = "passed AND " if self.passed else ""
+        eligible = f"SELECT * FROM ({CORPUS}) WHERE {passing}duration_s >= {self.min_duration_s}"
+        return f"SELECT * FROM ({eligible})\nWHERE {self.where}\nORDER BY source, shard, episode_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +137,8 @@ def curate(
     pinned = [warehouse.pin(table) for table in READS]
     for table in pinned:
         warehouse.view(connection, table)
-    query = f"SELECT * FROM ({CORPUS}) WHERE {spec.condition} ORDER BY source, shard, episode_id"
-    _select(connection, query, spec)
+    _confine(connection, [file for table in pinned for file in table.files])
+    _select(connection, spec)
     features = _features(connection, spec)
     info = ManifestInfo(
         name=spec.name,
@@ -129,7 +147,7 @@ def curate(
         statistics=Statistics(
             state=_statistics(connection, "state"), action=_statistics(connection, "action")
         ),
-        query=" ".join(query.split()),
+        query=spec.query,
         table_versions={table.name: table.version for table in pinned},
     )
     totals = write_manifest(path, _rows(connection), info=info)
@@ -137,10 +155,21 @@ def curate(
     return Curated(str(path), info, totals, hours, time.perf_counter() - began)
 
 
-def _select(connection: duckdb.DuckDBPyConnection, query: str, spec: CurationSpec) -> None:
+def _confine(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
+    """Let a person's SQL reach the pinned files and nothing else of this machine or network."""
+    connection.execute("SET allowed_paths = ?", [files])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _select(connection: duckdb.DuckDBPyConnection, spec: CurationSpec) -> None:
     """Run the one query into the temporary table `selected`."""
     try:
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE selected AS {query}")
+        if len(duckdb.extract_statements(spec.query)) != 1:
+            raise CurationError(
+                f"curation '{spec.name}': expected one SQL condition, found more than one statement: {spec.where!r}"
+            )
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE selected AS {spec.query}")
     except duckdb.BinderException as error:
         columns = [row[0] for row in connection.execute(f"DESCRIBE ({CORPUS})").fetchall()]
         unknown = re.search(r'[Cc]olumn "?([A-Za-z0-9_.]+)"?', str(error))
@@ -149,9 +178,9 @@ def _select(connection: duckdb.DuckDBPyConnection, query: str, spec: CurationSpe
         raise CurationError(
             f"curation '{spec.name}': {str(error).splitlines()[0]}; {hint}columns are {', '.join(sorted(columns))}"
         ) from None
-    except (duckdb.ParserException, duckdb.ConversionException) as error:
+    except duckdb.Error as error:
         raise CurationError(
-            f"curation '{spec.name}': the condition is not valid SQL: {spec.where!r}: {str(error).splitlines()[0]}"
+            f"curation '{spec.name}': the condition cannot be evaluated: {spec.where!r}: {str(error).splitlines()[0]}"
         ) from None
     if _one(connection, "SELECT count(*) FROM selected") == 0:
         num_rows, num_passed = connection.execute(
@@ -159,7 +188,7 @@ def _select(connection: duckdb.DuckDBPyConnection, query: str, spec: CurationSpe
         ).fetchall()[0]
         raise CurationError(
             f"curation '{spec.name}' selects 0 of {num_rows} episodes ({num_passed} of them passed the gates). "
-            f"Condition: {spec.condition}. Why rows were rejected: dyna-assets verdicts"
+            f"Condition: {spec.where}. Why rows were rejected: dyna-assets verdicts"
         )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import json
-import re
+import os
 import subprocess
 import sys
 import time
@@ -23,17 +24,15 @@ from dyna_assets.curation.curate import READS
 from dyna_assets.definitions import build
 from dyna_assets.errors import UploadError
 from dyna_assets.instance import open_instance, write_instance
-from dyna_assets.landing.draft import draft_profile, render_toml
+from dyna_assets.landing.describe import add_source, landing_uri, source_name
 from dyna_assets.landing.profile import SourceProfile
-from dyna_assets.landing.recording import Folder
-from dyna_assets.landing.upload import is_hidden
 from dyna_assets.simulate import record_uploads
 from dyna_assets.worker import Drained, drain
 from dyna_assets.workspace import Workspace
-from dyna_train.config import load_config
 from dyna_train.errors import DynaError
 from dyna_train.files import open_store, publish
 from dyna_train.manifest import Manifest
+from dyna_train.processes import end_with_parent
 
 SIM_SOURCE = "sim"
 NUM_UPLOADS = 12
@@ -68,7 +67,17 @@ def run_demo(
 
     Raises UploadError if nothing in `landing` can be read, CurationError if no episode passes.
     """
-    source = record_simulated(workspace, say) if landing is None else add_landing(workspace, landing)
+    with _one_at_a_time(workspace, say):
+        return _run_demo(workspace, landing, say, steps)
+
+
+def _run_demo(
+    workspace: Workspace, landing: str | None, say: Callable[[str], None], steps: int
+) -> DemoReport:
+    if landing is None:
+        source = record_simulated(workspace, say)
+    else:
+        source = add_source(workspace, source_name(landing_uri(landing)), landing_uri(landing))
     report = DemoReport(source.name)
     write_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
     definitions = build(workspace.home)
@@ -99,47 +108,6 @@ def record_simulated(workspace: Workspace, say: Callable[[str], None]) -> Source
     return add_source(workspace, SIM_SOURCE, str(landing))
 
 
-def add_landing(workspace: Workspace, landing: str) -> SourceProfile:
-    """The source for somebody's own recordings, named after their folder."""
-    path = landing if "://" in landing else str(Path(landing).expanduser().resolve())
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", path.rstrip("/").rpartition("/")[2]).strip("-.") or "landing"
-    return add_source(workspace, name, path)
-
-
-def add_source(workspace: Workspace, name: str, landing: str) -> SourceProfile:
-    """Draft the source's TOML from the recordings themselves, unless a person has one already.
-
-    Raises UploadError if the folder is missing or empty, RecordingError if no reader knows what it holds.
-    """
-    path = workspace.home.sources / f"{name}.toml"
-    if path.exists():
-        source = load_config(SourceProfile, path)
-        if source.landing != landing:
-            raise UploadError(
-                f"{path}: source '{name}' lands in {source.landing}, not in {landing}. "
-                "Rename the folder, or change 'landing' in that file"
-            )
-        return source
-    profile = draft_source(workspace, name, landing)
-    with publish(path) as part:
-        part.write_text(render_toml(profile), encoding="utf-8")
-    return load_config(SourceProfile, path)
-
-
-def draft_source(workspace: Workspace, name: str, landing: str) -> SourceProfile:
-    """A first source profile from what lies in `landing`: the folder itself, or the first folder that is known."""
-    fs, root = open_store(landing, **workspace.settings.storage_options(landing))
-    if not fs.isdir(root):
-        raise UploadError(f"{landing}: no such folder; expected one with recordings")
-    folder = Folder(fs, root.rstrip("/"))
-    if not any(not is_hidden(path) for path in folder.files()):
-        raise UploadError(
-            f"{landing}: the landing folder is empty. Put recordings into it (a LeRobot data set, ALOHA .hdf5 "
-            "files, ROS 2 .mcap files), or run `make demo` without LANDING to see it with simulated ones"
-        )
-    return draft_profile(name, landing, folder)
-
-
 def ingest(
     workspace: Workspace,
     instance: dg.DagsterInstance,
@@ -167,13 +135,14 @@ def curate_source(
     name = f"demo-{source.name}"
     where = "source = '{}'".format(source.name.replace("'", "''"))
     began = time.perf_counter()
-    path = Path(f"{workspace.lake}/manifests/{name}.arrow")
-    if not _is_current(workspace, path, where):
+    uri = f"{workspace.lake}/manifests/{name}.arrow"
+    if not _is_current(workspace, uri, where):
         assert MANIFESTS.name is not None
         instance.add_dynamic_partitions(MANIFESTS.name, [name])
         job = definitions.resolve_job_def("curate")
         config = dg.RunConfig(ops={"manifests__manifest": CurationConfig(where=where)})
         job.execute_in_process(instance=instance, partition_key=name, run_config=config)
+    path = _at_hand(workspace, uri)
     manifest = Manifest.open(path)
     return {
         "name": name,
@@ -194,7 +163,15 @@ def train(workspace: Workspace, manifest: dict[str, Any], steps: int) -> dict[st
     out.mkdir(parents=True, exist_ok=True)
     log = out / "train.log"
     with log.open("ab") as sink:
-        ended = subprocess.run(command, stdout=sink, stderr=subprocess.STDOUT, check=False)
+        ended = subprocess.run(
+            command,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            check=False,
+            # boto, s3fs and delta-rs all read the store's place and keys from these
+            env={**os.environ, **workspace.settings.s3.delta_options()},
+            preexec_fn=end_with_parent,
+        )
     if ended.returncode != 0:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
         raise DynaError(f"training ended with exit code {ended.returncode}; the end of {log}:\n{tail}")
@@ -214,6 +191,8 @@ def _note_ingestion(
     report.warnings = warnings(workspace.warehouse, source.name)
     summaries = {summary.source: summary for summary in summarize(workspace.warehouse)}
     report.summary = summaries.get(source.name)
+    if source.name in drained.registration.unreachable:
+        raise UploadError(drained.registration.unreachable[source.name])
     if drained.failed:
         lines = "\n".join(f"  {key}: {why}" for key, why in drained.failed.items())
         raise DynaError(f"runs failed; the rest is done and a further run goes on from there:\n{lines}")
@@ -222,13 +201,37 @@ def _note_ingestion(
         raise UploadError(f"{source.landing}: no upload was taken. {' '.join(still) or 'It holds none'}")
 
 
-def _is_current(workspace: Workspace, path: Path, where: str) -> bool:
-    """True if the manifest at `path` was built by this condition from the newest version of every table."""
-    if not path.exists():
+def _at_hand(workspace: Workspace, uri: str) -> Path:
+    """The manifest as a local file, which training maps into memory."""
+    if "://" not in uri:
+        return Path(uri)
+    fs, remote = open_store(uri, **workspace.settings.storage_options(uri))
+    local = workspace.home.runs / uri.rpartition("/")[2]
+    with publish(local) as part:
+        fs.get_file(remote, str(part))
+    return local
+
+
+def _is_current(workspace: Workspace, uri: str, where: str) -> bool:
+    """True if the manifest at `uri` was built by this condition from the newest version of every table."""
+    fs, path = open_store(uri, **workspace.settings.storage_options(uri))
+    if not fs.exists(path):
         return False
-    info = Manifest.open(path).info
+    info = Manifest.open(_at_hand(workspace, uri)).info
     newest = {table: workspace.warehouse.pin(table).version for table in READS}
-    return info.table_versions == newest and f"({where})" in info.query
+    return info.table_versions == newest and f"\nWHERE {where}\n" in info.query
+
+
+@contextmanager
+def _one_at_a_time(workspace: Workspace, say: Callable[[str], None]) -> Iterator[None]:
+    """Two demos of one home would record and train into the same folders: the second waits."""
+    with (workspace.home.path / "demo.lock").open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another demo on {workspace.home.path}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager

@@ -35,9 +35,10 @@ def show(report: DemoReport, workspace: Workspace, console: Console) -> None:
 def _figures(report: DemoReport) -> Table:
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
     summary, training, manifest = report.summary, report.training, report.manifest
     rejected = {row.episode_id for row in report.rejected}
-    if summary is not None:
+    if summary is not None and summary.camera_minutes:
         table.add_row(
             "episodes",
             f"{summary.num_episodes + len(rejected - _with_file(report))} in, {summary.num_passed} passed "
@@ -70,7 +71,9 @@ def _with_file(report: DemoReport) -> set[int]:
 
 
 def _refusals(report: DemoReport) -> Table:
-    table = Table("refused", "why", title="not in the manifest", title_justify="left", expand=True)
+    table = Table(title="not in the manifest", title_justify="left", expand=True)
+    for column in ("refused", "why"):
+        table.add_column(column, overflow="fold")
     for name, reason in list(report.quarantined.items())[:REASONS_SHOWN]:
         table.add_row(f"upload {name}", Text(reason))
     shown = [row for row in report.rejected if not row.reason.startswith("upload quarantined")]
@@ -96,6 +99,8 @@ def _next_steps(report: DemoReport, workspace: Workspace) -> Table:
     table = Table(
         show_header=False, box=None, padding=(0, 2), title="where to look next", title_justify="left"
     )
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
     table.add_row("the asset graph, with contact sheets", "make ui")
     table.add_row("how the source is read (edit it)", str(workspace.home.sources / f"{report.source}.toml"))
     table.add_row("the episode files, for any MCAP viewer", f"{workspace.lake}/episodes")

@@ -8,9 +8,10 @@ knows, once nothing in it has changed for that long. Nothing else is read.
 from __future__ import annotations
 
 import hashlib
+import os
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import fsspec
@@ -19,9 +20,10 @@ from dyna_assets.errors import UploadError
 from dyna_assets.landing.recording import FileInfo, Folder, Reader, RecordingRef, describe_files
 from dyna_assets.landing.upload import MARKER, UploadMarker, is_hidden, read_marker
 
-State = Literal["ready", "arriving", "broken", "ignored"]
-"""ready: take it. arriving: changed within the quiet period. broken: its marker cannot be used, quarantine
-it with `reason`. ignored: not an upload by this source's rules; `reason` says why."""
+State = Literal["committed", "ready", "arriving", "broken", "ignored"]
+"""committed: has a marker that was not read yet. ready: take it. arriving: changed within the quiet period.
+broken: its marker cannot be used, quarantine it with `reason`. ignored: not an upload by this source's rules;
+`reason` says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,22 @@ class FoundUpload:
     digest: str
     state: State = "ready"
     reason: str = ""
+    listing: str = ""
+
+    @property
+    def looks(self) -> str:
+        """sha256 (hex) of the listing, marker included: equal as long as nothing needs another look."""
+        return _sha256([str(self.state == "arriving"), self.listing or self.digest])
+
+    def read(self) -> FoundUpload:
+        """Itself, with its marker read if it has one: then 'ready', or 'broken' with the reason."""
+        if self.state != "committed":
+            return self
+        try:
+            marker = read_marker(self.folder)
+        except UploadError as error:
+            return replace(self, state="broken", reason=str(error))
+        return replace(self, marker=marker, digest=_sha256([marker.model_dump_json()]), state="ready")
 
     @property
     def uri(self) -> str:
@@ -52,16 +70,16 @@ class FoundUpload:
 
     @property
     def newest_ns(self) -> int:
-        """When its youngest file was written, ns since the epoch by the store's clock."""
-        return max((info.modified_ns for info in self.files.values()), default=0)
+        """When its youngest file was written or came here, ns since the epoch by the store's clock."""
+        return max((max(info.modified_ns, info.arrived_ns) for info in self.files.values()), default=0)
 
     def input_hash(self, ref: RecordingRef) -> str:
-        """sha256 (hex) over the recording's name and its files: the marker's hashes, else size and mtime."""
+        """sha256 (hex) over the recording's name, facts and files: the marker's hashes, else size and mtime."""
         hashes = self.marker.hashes() if self.marker else {}
         lines = [
             f"{name} {hashes.get(name) or _fingerprint(self.files.get(name))}" for name in sorted(ref.files)
         ]
-        return _sha256([ref.name, *lines])
+        return _sha256([ref.name, ref.facts, *lines])
 
 
 def find_uploads(
@@ -71,24 +89,30 @@ def find_uploads(
     quiet_period_s: float | None,
     now_ns: int,
     reader: Reader,
-    since_ns: int = 0,
 ) -> list[FoundUpload]:
-    """All uploads below `root`, ready or not, sorted by name; callers take those whose state is 'ready'.
+    """All uploads below `root` with their markers read; see `list_uploads`."""
+    found = list_uploads(fs, root, quiet_period_s=quiet_period_s, now_ns=now_ns, reader=reader)
+    return [upload.read() for upload in found]
 
-    now_ns: the present, ns since the epoch. since_ns: committed uploads whose marker is older are left out
-    (a sensor's cursor; 0 looks at everything). Reads one listing and the markers it has not skipped.
-    Raises FileNotFoundError if there is no such root.
+
+def list_uploads(
+    fs: fsspec.AbstractFileSystem,
+    root: str,
+    *,
+    quiet_period_s: float | None,
+    now_ns: int,
+    reader: Reader,
+) -> list[FoundUpload]:
+    """All uploads below `root`, ready or not, sorted by name, from one listing; no marker is read.
+
+    now_ns: the present, ns since the epoch. Raises FileNotFoundError if there is no such root.
     """
     listed = {name: info for name, info in Folder(fs, root).files().items() if not is_hidden(name)}
     if not listed and not fs.exists(root):
         raise FileNotFoundError(root)
     marked, unmarked = split_by_marker(listed)
     folder = Folder(fs, root.rstrip("/"))
-    found = [
-        _committed(folder, name, files)
-        for name, files in marked.items()
-        if files[MARKER].modified_ns >= since_ns
-    ]
+    found = [_committed(folder, name, files) for name, files in marked.items()]
     if quiet_period_s is None:
         found += _ignored(folder, unmarked)
     else:
@@ -96,7 +120,29 @@ def find_uploads(
             _settled(upload, quiet_period_s, now_ns)
             for upload in _unmarked(folder, unmarked, bool(marked), reader)
         ]
-    return sorted(found, key=lambda upload: upload.name)
+    return sorted((_speakable(upload) for upload in found), key=lambda upload: upload.name)
+
+
+def _speakable(upload: FoundUpload) -> FoundUpload:
+    """The upload, or 'ignored' if a name in it is no UTF-8: neither catalog nor tables can hold such a name."""
+    wrong = [name for name in (upload.name, *upload.files) if not _is_text(name)]
+    if not wrong:
+        return upload
+    shown = os.fsencode(wrong[0])
+    return replace(
+        upload,
+        name=upload.name if _is_text(upload.name) else os.fsencode(upload.name).decode("utf-8", "replace"),
+        state="ignored",
+        reason=f"{len(wrong)} file names are not UTF-8, the first is {shown!r}. Rename them and upload again",
+    )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def split_by_marker(
@@ -136,13 +182,9 @@ def _rebased(info: FileInfo, folder: str) -> FileInfo:
 
 
 def _committed(root: Folder, name: str, files: dict[str, FileInfo]) -> FoundUpload:
-    folder = root.below(name)
     payload = {path: info for path, info in files.items() if path != MARKER}
-    try:
-        marker = read_marker(folder)
-    except UploadError as error:
-        return FoundUpload(name, folder, payload, None, _listing_digest(files), "broken", str(error))
-    return FoundUpload(name, folder, payload, marker, _sha256([marker.model_dump_json()]))
+    listing = _listing_digest(files)
+    return FoundUpload(name, root.below(name), payload, None, listing, "committed", listing=listing)
 
 
 def _unmarked(root: Folder, files: Mapping[str, FileInfo], marked: bool, reader: Reader) -> list[FoundUpload]:
@@ -214,4 +256,4 @@ def _fingerprint(info: FileInfo | None) -> str:
 
 
 def _sha256(lines: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()

@@ -39,14 +39,21 @@ class Gates(Config):
 
     min_duration_s: Seconds = Field(default=0.5, description="reject: all topics together cover less")
     max_drop_share: Share = Field(default=0.2, description="warn: more of a camera's frames are missing")
-    max_gap_s: Seconds = Field(default=0.5, description="reject: a camera is silent for longer")
+    max_gap_s: Seconds = Field(
+        default=0.5, description="reject: a camera or state is silent for longer; warn: an action"
+    )
     max_length_mismatch_s: Seconds = Field(
         default=0.25, description="reject: a topic ends this long before the others"
+    )
+    max_unpaired_rows: int = Field(
+        default=0, ge=0, description="reject: pictures and rows of a format without clocks differ by more"
     )
     dark_max_level: float = Field(
         default=16.0, description="reject: a camera's mean level (of 255) and its spread are both below"
     )
-    dark_max_spread: float = Field(default=6.0, description="  (the spread: standard deviation of levels)")
+    dark_max_spread: float = Field(
+        default=6.0, description="  (the spread: distance from the 1st to the 99th percentile of levels)"
+    )
     frozen_repeat_share: Share = Field(
         default=0.98, description="reject: this share of frames repeats while the robot moves"
     )
@@ -79,7 +86,7 @@ class SourceProfile(Config):
     encoding: Encoding = Encoding()
 
     @model_validator(mode="after")
-    def _names_are_unique(self) -> SourceProfile:
+    def _each_name_and_topic_stands_once(self) -> SourceProfile:
         for role, topics in (("cameras", self.cameras), ("states", self.states), ("actions", self.actions)):
             names = [topic.name for topic in topics]
             twice = sorted({name for name in names if names.count(name) > 1})
@@ -87,4 +94,8 @@ class SourceProfile(Config):
                 raise ValueError(
                     f"[[{role}]] names {', '.join(twice)} more than once; each needs its own name"
                 )
+        every = [entry.topic for entry in (*self.cameras, *self.states, *self.actions)]
+        shared = sorted({topic for topic in every if every.count(topic) > 1})
+        if shared:
+            raise ValueError(f"topic {', '.join(shared)} has more than one role; give each topic one")
         return self

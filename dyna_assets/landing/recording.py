@@ -6,10 +6,11 @@ topics, their capture times, and streams of messages. Everything downstream sees
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol
@@ -29,30 +30,40 @@ Payload = NDArray[np.float64] | bytes | av.VideoFrame
 class FileInfo:
     """One landed file. modified_ns is the store's clock, ns since the epoch.
 
-    link_to: '' for an ordinary file; for a symbolic link the file it leads to, relative to the listed
-    folder ('../' in front: it leaves the folder).
+    arrived_ns: when it came to lie here, which a copy that keeps old modification times does not hide; 0 if the
+    store does not tell. link_to: '' for an ordinary file; for a symbolic link the file it leads to, relative to
+    the listed folder ('../' in front: it leaves the folder).
     """
 
     size_bytes: int
     modified_ns: int
     link_to: str = ""
+    arrived_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """An upload's folder: relative names in, file objects out. Only ever reads."""
+    """An upload's folder: relative names in, file objects out. Only ever reads.
+
+    only: the files that belong to the upload; others that lie there are not seen. None: all that lie there.
+    """
 
     fs: fsspec.AbstractFileSystem
     path: str
+    only: frozenset[str] | None = None
 
     def open(self, name: str) -> IO[bytes]:
         """A seekable binary file object of the file `name` (relative, '/'-separated)."""
+        if self.only is not None and name not in self.only:
+            raise FileNotFoundError(errno.ENOENT, "not among the upload's files", self.at(name))
         handle: IO[bytes] = self.fs.open(f"{self.path}/{name}", "rb")
         return handle
 
     def exists(self, name: str) -> bool:
         """True if the file `name` is there."""
         self.fs.invalidate_cache(f"{self.path}/{name}")  # an earlier listing may not have seen it
+        if self.only is not None and name not in self.only:
+            return False
         return bool(self.fs.isfile(f"{self.path}/{name}"))
 
     def files(self) -> dict[str, FileInfo]:
@@ -62,7 +73,11 @@ class Folder:
         found = self.fs.find(self.path, detail=True)
         start = len(self.path.rstrip("/")) + 1
         infos = {name[start:]: _file_info(info, self.path) for name, info in sorted(found.items())}
-        return {name: info for name, info in infos.items() if name and info is not None}
+        return {
+            name: info
+            for name, info in infos.items()
+            if name and info is not None and (self.only is None or name in self.only)
+        }
 
     @property
     def uri(self) -> str:
@@ -75,7 +90,17 @@ class Folder:
 
     def below(self, name: str) -> Folder:
         """The folder `name` inside this one; '.' is this one."""
-        return self if name == "." else Folder(self.fs, f"{self.path}/{name}")
+        if name == ".":
+            return self
+        inside = f"{name}/"
+        only = self.only and frozenset(
+            file.removeprefix(inside) for file in self.only if file.startswith(inside)
+        )
+        return Folder(self.fs, f"{self.path}/{name}", only)
+
+    def limited_to(self, files: Iterable[str]) -> Folder:
+        """This folder, with only `files` in it."""
+        return Folder(self.fs, self.path, frozenset(files))
 
     @classmethod
     def of(cls, uri: str | Path, **options: Any) -> Folder:
@@ -106,7 +131,9 @@ def _file_info(info: Mapping[str, Any], root: str) -> FileInfo | None:
     if info["type"] == "directory" or name.endswith("/"):
         return None
     if not info.get("islink"):
-        return FileInfo(int(info["size"]), _modified_ns(info)) if info["type"] == "file" else None
+        arrived_ns = int(float(info.get("created") or 0) * 1e9) if "mtime" in info else 0
+        whole = FileInfo(int(info["size"]), _modified_ns(info), arrived_ns=arrived_ns)
+        return whole if info["type"] == "file" else None
     target = os.path.realpath(name)
     if not os.path.isfile(target):
         return None
@@ -150,21 +177,31 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class RecordingRef:
-    """A recording inside an upload: the source's own name and the files it is read from."""
+    """A recording inside an upload: the source's own name and the files it is read from.
+
+    facts: a digest of what shared metadata (a rate, an episode list) says of it; other facts are other input.
+    """
 
     name: str
     files: tuple[str, ...]
+    facts: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingMeta:
-    """What the recording says of itself; None or '' where it says nothing."""
+    """What the recording says of itself; None or '' where it says nothing.
+
+    paired_by 'number': the format has no clock per topic, its k-th picture belongs to its k-th row.
+    num_listed: how many rows the data set's own list says the recording has.
+    """
 
     task: str = ""
     success: bool | None = None
     robot: str = ""
     operator: str = ""
     robot_software_version: str = ""
+    paired_by: Literal["clock", "number"] = "clock"
+    num_listed: int | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -8,16 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.catalog.rows import NewEpisode, NewUpload
-from dyna_assets.errors import RecordingError, UploadError
-from dyna_assets.landing.discover import FoundUpload, find_uploads
+from dyna_assets.errors import UploadError
+from dyna_assets.landing.discover import FoundUpload, list_uploads
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Reader
 from dyna_assets.landing.sources import reader_named
-from dyna_assets.landing.upload import check_sizes
+from dyna_assets.landing.upload import MARKER, check_sizes, leaves_folder
 from dyna_assets.settings import Settings
 from dyna_assets.stamps import all_versions
+from dyna_train.errors import DynaError
 from dyna_train.files import open_store
 
 
@@ -33,6 +36,8 @@ class Registration:
     """upload -> how long its files have been quiet"""
     ignored: dict[str, str] = field(default_factory=dict)
     """folder -> why it is no upload by its source's rules"""
+    unreachable: dict[str, str] = field(default_factory=dict)
+    """source -> why its landing folder could not be looked at"""
     notes: list[str] = field(default_factory=list)
     listing: str = ""
     """digest of everything seen: equal as long as nothing changes"""
@@ -53,41 +58,51 @@ def register_landing(
 ) -> Registration:
     """Look at every source's landing folder once and register what is new.
 
-    seen: `listing` of an earlier look; if nothing changed since, the catalog is not asked at all.
-    A fault of one upload quarantines it and the rest goes on. Raises UploadError if a landing folder does
-    not exist, and whatever the store raises if it cannot be listed.
+    seen: `listing` of an earlier look; if nothing changed since, no marker is read and the catalog is not
+    asked. A fault of one upload quarantines it, a landing folder that is gone is reported; the rest goes on.
+    Raises whatever a store raises that cannot be listed.
     """
     done = Registration()
-    found = {source: _look(source, settings, now) for source in sources.values()}
-    done.listing = hashlib.sha256(
-        repr([_signature(uploads) for uploads in found.values()]).encode()
-    ).hexdigest()
-    for source, uploads in found.items():
-        for upload in uploads:
-            if upload.state == "arriving":
-                done.arriving[_name(source, upload)] = upload.reason
-            elif upload.state == "ignored":
-                done.ignored[_name(source, upload)] = upload.reason
+    found: dict[str, list[FoundUpload]] = {}
+    for source in sources.values():
+        try:
+            found[source.name] = _look(source, settings, now)
+        except FileNotFoundError:
+            done.unreachable[source.name] = (
+                f"source '{source.name}': its landing folder {source.landing} does not exist. "
+                "Create it, or correct 'landing' in its TOML file"
+            )
+    looks = {name: [_looks(sources[name], upload) for upload in uploads] for name, uploads in found.items()}
+    done.listing = hashlib.sha256(repr(looks).encode(errors="surrogateescape")).hexdigest()
+    for name, uploads in found.items():
+        _note_waiting(sources[name], uploads, done)
         if done.listing != seen:
-            _register_source(catalog, source, uploads, settings, now, done)
+            _register_source(catalog, sources[name], uploads, settings, now, done)
     return done
 
 
 def _look(source: SourceProfile, settings: Settings, now: datetime) -> list[FoundUpload]:
     fs, root = open_store(source.landing, **settings.storage_options(source.landing))
-    try:
-        return find_uploads(
-            fs,
-            root.rstrip("/"),
-            quiet_period_s=source.quiet_period_s,
-            now_ns=int(now.timestamp() * 1e9),
-            reader=reader_named(source.reader),
-        )
-    except FileNotFoundError:
-        raise UploadError(
-            f"source '{source.name}': its landing folder {source.landing} does not exist. "
-            "Create it, or correct 'landing' in its TOML file"
-        ) from None
+    return list_uploads(
+        fs,
+        root.rstrip("/"),
+        quiet_period_s=source.quiet_period_s,
+        now_ns=int(now.timestamp() * 1e9),
+        reader=reader_named(source.reader),
+    )
+
+
+def _looks(source: SourceProfile, upload: FoundUpload) -> str:
+    """Equal as long as the upload needs no second look; another reader may make sense of what one refused."""
+    return f"{source.reader} {upload.looks}"
+
+
+def _note_waiting(source: SourceProfile, uploads: list[FoundUpload], done: Registration) -> None:
+    for upload in uploads:
+        if upload.state == "arriving":
+            done.arriving[_name(source, upload)] = upload.reason
+        elif upload.state == "ignored":
+            done.ignored[_name(source, upload)] = upload.reason
 
 
 def _register_source(
@@ -99,16 +114,21 @@ def _register_source(
     done: Registration,
 ) -> None:
     catalog.add_source(source.name, landing_uri=source.landing, reader=source.reader, now=now)
-    known = catalog.known_uploads(source.name)
+    known = catalog.known_looks(source.name)
     reader = reader_named(source.reader)
-    for upload in uploads:
-        if upload.state in ("arriving", "ignored") or known.get(upload.name) == upload.digest:
+    for listed in uploads:
+        if listed.state in ("arriving", "ignored") or known.get(listed.name) == _looks(source, listed):
             continue
+        upload = listed.read()
         try:
             _register(catalog, source, reader, upload, settings, now, done)
-        except (UploadError, RecordingError) as error:
-            catalog.quarantine_upload(source.name, _as_new(source, upload, {}), reason=str(error), now=now)
-            done.quarantined[_name(source, upload)] = str(error)
+        except (OSError, SQLAlchemyError):
+            raise  # the store or the database, not the upload
+        except Exception as error:  # the edge of an upload: whatever is odd about it must not stop the others
+            reason = str(error) if isinstance(error, DynaError) else f"{upload.uri}: {error!r}"
+            reason = reason.replace("\0", "\N{REPLACEMENT CHARACTER}")
+            catalog.quarantine_upload(source.name, _as_new(source, upload, {}), reason=reason, now=now)
+            done.quarantined[_name(source, upload)] = reason
 
 
 def _register(
@@ -129,7 +149,14 @@ def _register(
                 f"{upload.uri}: its marker names source '{upload.marker.source}', but it landed in the folder of "
                 f"'{source.name}' ({source.landing}). Move it to its own source's folder"
             )
-    refs = reader.recordings(upload.folder)
+    folder = upload.folder.limited_to(upload.marker.hashes() if upload.marker else upload.files)
+    linked = [name for name, info in upload.files.items() if leaves_folder(info.link_to)]
+    if linked:
+        raise UploadError(
+            f"{upload.uri}: {linked[0]} is a link to {upload.files[linked[0]].link_to}, outside the upload's folder; "
+            "expected files. Copy what it leads to"
+        )
+    refs = reader.recordings(folder)
     if not refs:
         raise UploadError(f"{upload.uri}: reader '{source.reader}' finds no recording in it")
     shares = Counter(name for ref in refs for name in ref.files)
@@ -145,7 +172,10 @@ def _register(
         )
         for ref in refs
     ]
-    notes = reader.notes(upload.folder)
+    notes = reader.notes(folder)
+    unlisted = sorted(set(upload.files) - set(folder.only or ()))
+    if unlisted:
+        notes.append(f"{len(unlisted)} files are not in {MARKER} and were not read, first {unlisted[0]}")
     registered = catalog.register_upload(
         source.name,
         _as_new(source, upload, {"reader": notes}),
@@ -174,6 +204,7 @@ def _as_new(source: SourceProfile, upload: FoundUpload, notes: Mapping[str, obje
         name=upload.name,
         uri=upload.uri,
         digest=upload.digest,
+        looks=_looks(source, upload),
         num_files=len(upload.files),
         size_bytes=upload.size_bytes,
         kind=marker.kind if marker else "",
@@ -186,10 +217,6 @@ def _as_new(source: SourceProfile, upload: FoundUpload, notes: Mapping[str, obje
 
 def _name(source: SourceProfile, upload: FoundUpload) -> str:
     return f"{source.name}: {upload.name}"
-
-
-def _signature(uploads: list[FoundUpload]) -> list[tuple[str, str, str]]:
-    return [(upload.name, upload.digest, upload.state) for upload in uploads]
 
 
 def utc_now() -> datetime:

@@ -36,6 +36,8 @@ SCHEMA = "dyna.upload/1"
 """The newest schema this code knows; older ones stay readable."""
 
 READ_BYTES = 1 << 20
+MAX_TEXT = 500
+"""Characters of a name or task: what the catalog's indexes take, at four bytes each."""
 FAULTS_SHOWN = 5
 
 Kind = Literal["teleoperation", "policy_rollout", "correction", "human_video", "simulation"]
@@ -62,9 +64,9 @@ class UploadMarker(Config):
 
     schema_name: Literal["dyna.upload/1"] = Field(default="dyna.upload/1", alias="schema")
     files: tuple[UploadedFile, ...] = Field(min_length=1)
-    source: str = Field(min_length=1)
-    robot: str = ""
-    task: str = ""
+    source: str = Field(min_length=1, max_length=MAX_TEXT)
+    robot: str = Field(default="", max_length=MAX_TEXT)
+    task: str = Field(default="", max_length=MAX_TEXT)
     recorded_at_ns: int = Field(alias="recorded_at", ge=-(2**63), lt=2**63)
     robot_software_version: str = ""
     kind: Kind
@@ -180,11 +182,14 @@ def read_marker(folder: Folder) -> UploadMarker:
 def parse_marker(content: bytes, *, where: str) -> UploadMarker:
     """Validate the bytes of an `upload.json`. Raises UploadError that starts with `where`."""
     try:
-        data = json.loads(content)
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        data = json.loads(content, parse_constant=_refuse_constant)
+        unusable = _unusable_text(data)
+    except (ValueError, RecursionError) as error:
         raise UploadError(
             f"{where}: not JSON ({error}); {len(content):,} bytes. Write the marker in one piece, last"
         ) from None
+    if unusable:
+        raise UploadError(f"{where}: {unusable}. Write plain text")
     if not isinstance(data, dict):
         raise UploadError(
             f"{where}: expected a JSON object with 'schema' and 'files', found {type(data).__name__}"
@@ -196,6 +201,30 @@ def parse_marker(content: bytes, *, where: str) -> UploadMarker:
             "Update this installation, or write the marker in that schema"
         )
     return _validated(data, where=where)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _unusable_text(value: Any, where: str = "") -> str:
+    """What is wrong with a text somewhere in `value` that no database can hold; '' if nothing is."""
+    if isinstance(value, dict):
+        parts = [
+            *((key, f"a key in {where or 'it'}") for key in value),
+            *((v, f"{where}.{k}") for k, v in value.items()),
+        ]
+        return next(filter(None, (_unusable_text(part, place.lstrip(".")) for part, place in parts)), "")
+    if isinstance(value, list):
+        return next(filter(None, (_unusable_text(part, where) for part in value)), "")
+    if isinstance(value, str) and not is_storable(value):
+        return f"{where}: {value[:40]!r} holds a NUL or half a surrogate pair"
+    return ""
+
+
+def is_storable(text: str) -> bool:
+    """True if `text` has neither NUL nor lone surrogates, which PostgreSQL and Arrow refuse."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def landed_files(files: Mapping[str, FileInfo]) -> dict[str, FileInfo]:

@@ -41,6 +41,11 @@ class RunProfile(Config):
             raise ValueError(f"unknown step {', '.join(unknown)}; steps are {', '.join(STEPS)}")
         return steps
 
+    @property
+    def is_complete(self) -> bool:
+        """True if it holds every critical step, so that a run of it can settle a shard."""
+        return all(step.name in self.steps for step in STEPS.values() if step.critical)
+
 
 def load_profiles() -> dict[str, RunProfile]:
     """The profiles by name."""

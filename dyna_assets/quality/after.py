@@ -1,6 +1,6 @@
 """Checks after the transform, over what reading the episode file back measured.
 
-Evidence: {"num_steps", "cameras": {name: {num_frames, level, spread, repeat_share, num_pairs}}}.
+Evidence: {"num_steps", "moves", "cameras": {name: {num_frames, level, spread, repeat_share, num_pairs}}}.
 `level` and `spread` are of the green channel, 0 to 255.
 """
 

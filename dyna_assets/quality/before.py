@@ -1,8 +1,9 @@
 """Checks before the transform, over what the probe measured.
 
-Evidence: {"topics": {topic: {role, name, num_messages, rate_hz, first_s, last_s, max_gap_s, num_backwards,
-num_nan, num_missing}}, "missing": {topic: {role, name, reason}}, "known_topics": [...]}. Times are seconds
-since the recording's first message.
+Evidence: {"start_ns", "shared_s", "paired_by", "num_listed",
+"topics": {topic: {role, name, num_messages, rate_hz, first_s, last_s, max_gap_s, num_backwards, drop_share, and
+for vectors names, num_nan, still}}, "missing": {topic: {role, name, reason}}}. Times are seconds since the
+recording's first message; `still` names dimensions that never change.
 """
 
 from __future__ import annotations
@@ -78,18 +79,42 @@ def length_mismatch(evidence: Evidence, gates: Gates) -> Iterator[Finding]:
         )
 
 
-@check("camera.gap", "before", severity="reject")
-def camera_gap(evidence: Evidence, gates: Gates) -> Iterator[Finding]:
-    """No camera is silent for long."""
+@check("rows.paired", "before", severity="reject")
+def rows_paired(evidence: Evidence, gates: Gates) -> Iterator[Finding]:
+    """Where a format pairs pictures and rows by their number, there are as many of each, and as listed.
+
+    One that is missing shifts all that come after it, and no clock tells.
+    """
+    if evidence["paired_by"] != "number":
+        return
+    counts = {topic: facts["num_messages"] for topic, facts in evidence["topics"].items()}
+    expected = evidence["num_listed"]
+    if expected is None:
+        expected = max(counts.values(), default=0)
+    for topic, count in counts.items():
+        yield Finding(
+            evidence["topics"][topic]["name"],
+            abs(count - expected) > gates.max_unpaired_rows,
+            count - expected,
+            gates.max_unpaired_rows,
+            "rows",
+            f"{topic} has {count} messages, expected {expected} as the recording's other topics or its list: they "
+            "are paired by number, so a missing one shifts all after it. Record or convert it again",
+        )
+
+
+@check("time.gap", "before", severity="reject")
+def time_gap(evidence: Evidence, gates: Gates) -> Iterator[Finding]:
+    """No camera and no state is silent for long; commands may be, they hold until the next one."""
     for topic, facts in evidence["topics"].items():
-        if facts["role"] == "camera":
+        if facts["role"] != "action":
             yield Finding(
                 facts["name"],
                 facts["max_gap_s"] > gates.max_gap_s,
                 facts["max_gap_s"],
                 gates.max_gap_s,
                 "s",
-                f"{topic}: no frame for {facts['max_gap_s']:.2f} s, at most {gates.max_gap_s:g} s may pass",
+                f"{topic}: nothing for {facts['max_gap_s']:.2f} s, at most {gates.max_gap_s:g} s may pass",
             )
 
 
@@ -119,7 +144,7 @@ def vector_finite(evidence: Evidence, gates: Gates) -> Iterator[Finding]:
                 facts["num_nan"],
                 0,
                 "rows",
-                f"{topic}: {facts['num_nan']} of {facts['num_messages']} rows hold NaN or infinity",
+                f"{topic}: {facts['num_nan']} of {facts['num_messages']} rows hold NaN, infinity or too large numbers",
             )
 
 
@@ -154,4 +179,19 @@ def state_frozen_joint(evidence: Evidence, gates: Gates) -> Iterator[Finding]:
                 "dimensions",
                 f"{topic}: {', '.join(still)} never change{'s' if len(still) == 1 else ''} while "
                 f"{num_dims - len(still)} other dimensions do",
+            )
+
+
+@check("time.action_gap", "before", severity="warn")
+def time_action_gap(evidence: Evidence, gates: Gates) -> Iterator[Finding]:
+    """Commands come often enough that holding the last one is no guess."""
+    for topic, facts in evidence["topics"].items():
+        if facts["role"] == "action":
+            yield Finding(
+                facts["name"],
+                facts["max_gap_s"] > gates.max_gap_s,
+                facts["max_gap_s"],
+                gates.max_gap_s,
+                "s",
+                f"{topic}: no command for {facts['max_gap_s']:.2f} s, the last one is held",
             )

@@ -101,3 +101,8 @@ def _verdicts(rule: Check, evidence: Evidence, gates: Gates) -> Iterator[Verdict
             finding.unit,
             finding.reason if finding.bad else "",
         )
+
+
+def check_versions(gate: Gate) -> dict[str, int]:
+    """check -> its version, for every check of one gate."""
+    return {rule.name: rule.version for rule in CHECKS.values() if rule.gate == gate}

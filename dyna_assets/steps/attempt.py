@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 
-from dyna_assets.stamps import Status
+from dyna_assets.stamps import STEPS, Status
 from dyna_assets.steps.gates import gate_after, gate_before
 from dyna_assets.steps.labels import label
 from dyna_assets.steps.pack import pack
@@ -31,7 +31,8 @@ def attempt(step: str, row: Row) -> StepResult:
         return FUNCTIONS[step](row)
     except DynaError as error:
         check = getattr(error, "check", "")
-        return _failed(row, "rejected", f"{check}: {error}" if check else str(error))
+        status: Status = "rejected" if STEPS[step].critical else "error"
+        return _failed(row, status, f"{check}: {error}" if check else str(error))
     except (OSError, MemoryError):
         raise
     except Exception as error:  # the edge of a row: a bug met by one episode must not cost the others

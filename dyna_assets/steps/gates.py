@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ NUM_STRETCHES = 6
 FRAMES_A_STRETCH = 5
 """The gate after looks at so many frames in a row at so many places: enough to know a black or a frozen
 camera, and a tenth of the decoding that looking at all of a minute would take."""
+STILL = 1e-3
+"""A state dimension that covers less (in its own unit) is noise of its encoder, not motion."""
 REPEAT_LEVELS = 0.3
 """Mean change of the green channel below which a frame repeats the one before: sensor noise alone changes
 it by more, what x264 adds to a repeated picture by less."""
@@ -34,7 +36,9 @@ def gate_after(row: Row) -> StepResult:
     uri = row.episode_uri(row.upstream["episodes"]["content_hash"])
     with Episode.open(uri, open_store(uri, **row.settings.storage_options(uri))[0]) as episode:
         evidence = look(episode)
-    return _result(row, "after", judge("after", evidence, row.source.gates))
+    judged = _result(row, "after", judge("after", evidence, row.source.gates))
+    seen = [{"episode_id": row.episode_id, "evidence": json.dumps(evidence)}]
+    return replace(judged, rows={**judged.rows, "readbacks": seen})
 
 
 def look(episode: Episode) -> dict[str, Any]:
@@ -45,7 +49,7 @@ def look(episode: Episode) -> dict[str, Any]:
     state_TD = episode.state_TD
     return {
         "num_steps": num_steps,
-        "moves": bool(state_TD.size and (state_TD != state_TD[:1]).any()),
+        "moves": bool(state_TD.size and (np.ptp(state_TD, axis=0) > STILL).any()),
         "cameras": {camera.name: _camera(episode, camera.name, steps) for camera in episode.header.cameras},
     }
 

@@ -7,6 +7,7 @@ holds its hash, in one move.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from dyna_assets.errors import RecordingError
 from dyna_assets.landing.profile import VectorRole
 from dyna_assets.landing.recording import Message, Recording
 from dyna_assets.landing.stills import decode_still
+from dyna_assets.quality import judge
 from dyna_assets.stamps import STEPS
 from dyna_assets.steps.align import Alignment, align
 from dyna_assets.steps.probe import read_vectors
@@ -97,6 +99,8 @@ def _picture(message: Message, where: str) -> av.VideoFrame:
 
 def _header(row: Row, recording: Recording, plan: Alignment) -> EpisodeHeader:
     source, found = row.source, row.upstream["recordings"]
+    judged = judge("before", json.loads(found["evidence"]), source.gates)
+    warned = sorted({f"warn: {verdict.check}" for verdict in judged if verdict.verdict == "warn"})
     cameras = tuple(
         CameraTrack(
             name=camera.name,
@@ -136,7 +140,7 @@ def _header(row: Row, recording: Recording, plan: Alignment) -> EpisodeHeader:
             "robot_software_version": found["robot_software_version"],
             **{f"step.{part}": str(number) for part, number in STEPS["episodes"].versions.items()},
         },
-        quality={"gate_before": "pass"},
+        quality={"gate_before": ", ".join(warned) or "pass"},
     )
 
 

@@ -83,7 +83,14 @@ def measure(recording: Recording, profile: SourceProfile) -> dict[str, Any]:
     shared_s = min((f["last_s"] for f in topics.values()), default=0.0) - max(
         (f["first_s"] for f in topics.values()), default=0.0
     )
-    return {"start_ns": start_ns, "shared_s": max(shared_s, 0.0), "topics": topics, "missing": missing}
+    return {
+        "start_ns": start_ns,
+        "shared_s": max(shared_s, 0.0),
+        "topics": topics,
+        "missing": missing,
+        "paired_by": recording.meta.paired_by,
+        "num_listed": recording.meta.num_listed,
+    }
 
 
 def roles_of(profile: SourceProfile) -> dict[str, tuple[str, str]]:
@@ -136,9 +143,11 @@ def vector_facts(series: Series, info: TopicInfo) -> dict[str, Any]:
     values_MD = series.values_MD
     names = list(info.names) or [str(dim) for dim in range(values_MD.shape[1])]
     still = (values_MD == values_MD[:1]).all(axis=0)
+    with np.errstate(over="ignore"):
+        kept_MD = values_MD.astype(np.float32)  # as the episode file will hold them
     return {
         "names": names,
-        "num_nan": int((~np.isfinite(values_MD)).any(axis=1).sum()),
+        "num_nan": int((~np.isfinite(kept_MD)).any(axis=1).sum()),
         "still": [name for name, is_still in zip(names, still, strict=True) if is_still],
     }
 

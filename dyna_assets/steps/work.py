@@ -19,14 +19,13 @@ from dyna_train.episode.profile import episode_path
 class Row:
     """One episode of a shard as the catalog knows it, with the rows earlier steps left in the warehouse.
 
-    upstream: table -> its current row for this episode (for qc_verdicts: the list of them).
+    upstream: table -> its current row for this episode.
     """
 
     episode_id: int
     name: str
     recording_name: str
     files: tuple[str, ...]
-    input_hash: str
     size_bytes: int
     upload_name: str
     upload_uri: str
@@ -42,6 +41,8 @@ class Row:
     def recording(self) -> Iterator[Recording]:
         """The recording, open. Raises RecordingError."""
         folder = Folder.of(self.upload_uri, **self.settings.storage_options(self.upload_uri))
+        if self.marker is not None:
+            folder = folder.limited_to(file["path"] for file in self.marker["files"])
         reader = reader_named(self.source.reader)
         with reader.open(folder, RecordingRef(self.recording_name, self.files)) as recording:
             yield recording

@@ -1,7 +1,7 @@
 """Delta tables: append exactly once, read at a pinned version.
 
-Rows are only ever appended. An append belongs to one materialization of one shard and is recorded in
-the Delta log as an app transaction (app id = shard and step, version = the materialization's number),
+Rows are only ever appended. An append belongs to one shard and has a number of its own; it is recorded in
+the Delta log as an app transaction (app id = shard, version = a number drawn under the shard's lock),
 so that a repeated append is a no-op. delta-rs refuses concurrent replays of a transaction but accepts a
 later one, therefore the writer reads the last version first; the shard's lock makes that safe.
 """
@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from dyna_assets.errors import CurationError, SetupError
+from dyna_assets.errors import CurationError, SetupError, ShardBusy
 from dyna_assets.warehouse.tables import TABLES, Table, bucket_of
 
 _KNOWN_READER = 1
@@ -73,20 +73,25 @@ class Warehouse:
             )
 
     def append(
-        self, table: Table, shard: int, seq: int, rows: Iterable[Mapping[str, Any]], *, step: str, run_id: str
+        self, table: Table, shard: int, seq: int, rows: Iterable[Mapping[str, Any]], *, run_id: str
     ) -> int:
-        """Append what `step` of materialization `seq` of `shard` found; returns how many rows were written.
+        """Append the rows that `shard` gained under number `seq`; returns how many were written.
 
-        Each row lacks bucket, shard and seq; they are added here. A second append of the same step and
-        materialization writes nothing and returns 0.
+        Each row lacks bucket, shard and seq; they are added here. Repeating an append writes nothing and
+        returns 0. Raises ShardBusy if the table holds a later number: somebody else has worked since.
         """
-        keyed = [{"bucket": bucket_of(shard), "shard": shard, "seq": seq, **row} for row in rows]
+        keyed = [{"bucket": bucket_of(shard), "shard": shard, "seq": seq, **_clean(row)} for row in rows]
         if not keyed:
             return 0
         delta = self._open(table.name)
-        app_id = f"shard/{shard}/{step}"
+        app_id = f"shard/{shard}"
         last = delta.transaction_version(app_id)
-        if last is not None and last >= seq:
+        if last is not None and last > seq:
+            raise ShardBusy(
+                f"shard {shard}: table {table.name} holds append {last} already, this one is {seq}: another run "
+                "took the shard over. Run the shard again; it does what is left"
+            )
+        if last == seq:
             return 0
         write_deltalake(
             delta,
@@ -171,6 +176,19 @@ class Warehouse:
                 f"{self.uri(table)}: no such table; expected one of {', '.join(TABLES)} under {self.root}. "
                 "Nothing was ingested yet? Run: dyna-assets worker --once"
             ) from None
+
+
+def _clean(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row with lone surrogates, which foreign metadata may hold and Arrow refuses, replaced."""
+    return {key: _clean_text(value) for key, value in row.items()}
+
+
+def _clean_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_clean_text(item) for item in value]
+    return value
 
 
 def fetch(connection: duckdb.DuckDBPyConnection, query: str, *values: Any) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The warehouse's tables: grain, columns, units.
 
-Every table is append-only: a row version is written by one materialization of a shard (`seq`), and the
-current one of an episode is that with the highest `seq`. `bucket` = shard number // 256 is the Delta
+Every table is append-only: appends to a shard are numbered (`seq`, the same for the rows of a step and
+their stamps), and an episode's current row is that with the highest `seq`. `bucket` = shard number // 256 is the Delta
 partition. Times are int64 ns since the epoch; a recording without a wall clock counts from 0.
 """
 
@@ -107,6 +107,11 @@ QC_VERDICTS = Table(
         ("reason", pa.string()),
     ),
 )
+READBACKS = Table(
+    "readbacks",
+    "One row per episode file that was read back: what its frames show, which the gate after judges.",
+    (("evidence", pa.string()),),  # JSON, see dyna_assets.quality.after
+)
 LABELS = Table(
     "labels",
     "One row per episode and labelling: task text and success as the recording or its upload states them.",
@@ -121,6 +126,7 @@ VERSION_STAMPS = Table(
         ("step", pa.string()),
         ("step_version", pa.string()),
         ("fingerprint", pa.string()),
+        ("reads", pa.string()),  # 'step=fingerprint' of what it was made from
         ("input_hash", pa.string()),
         ("status", pa.string()),  # ok | rejected | error
         ("reason", pa.string()),
@@ -133,7 +139,7 @@ VERSION_STAMPS = Table(
     ),
 )
 TABLES: dict[str, Table] = {
-    table.name: table for table in (RECORDINGS, EPISODES, QC_VERDICTS, LABELS, VERSION_STAMPS)
+    table.name: table for table in (RECORDINGS, EPISODES, READBACKS, QC_VERDICTS, LABELS, VERSION_STAMPS)
 }
 
 

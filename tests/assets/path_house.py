@@ -12,12 +12,15 @@ from typing import Any
 import dagster as dg
 import duckdb
 
-from dyna_assets.assets.resources import opened
+from dyna_assets.assets.jobs import PROFILE_JOBS
+from dyna_assets.assets.landing import landing_sensor
+from dyna_assets.assets.resources import WorkspaceResource, opened
 from dyna_assets.curation.curate import Curated, CurationSpec, curate_into_lake
 from dyna_assets.definitions import build
-from dyna_assets.demo.path import add_source
 from dyna_assets.home import Home
+from dyna_assets.landing.describe import add_source
 from dyna_assets.landing.profile import SourceProfile
+from dyna_assets.settings import Settings
 from dyna_assets.simulate import record_uploads
 from dyna_assets.worker import Drained, drain
 from dyna_assets.workspace import Workspace
@@ -92,7 +95,20 @@ def open_house(
     """A house on a fresh database; Dagster keeps its own state in memory."""
     lines = [f"database_url = {json.dumps(database_url)}", *settings]
     home.settings.write_text("\n".join(lines) + "\n")
-    workspace = opened(str(home.path))
+    workspace = opened(str(home.path), Settings.load(home).s3)
     with dg.DagsterInstance.ephemeral(settings={"python_logs": {"python_log_level": "WARNING"}}) as instance:
         yield House(workspace, build(home), instance)
     workspace.catalog.close()
+
+
+def tick(house: House, cursor: str | None = None) -> dg.SensorResult:
+    """One evaluation of the landing sensor."""
+    sensor = landing_sensor(PROFILE_JOBS["ingest_online"])
+    resource = house.definitions.resources["workspace"]
+    assert isinstance(resource, WorkspaceResource)
+    with dg.build_sensor_context(
+        instance=house.instance, cursor=cursor, resources={"workspace": resource}
+    ) as context:
+        result = sensor(context)
+    assert isinstance(result, dg.SensorResult)
+    return result

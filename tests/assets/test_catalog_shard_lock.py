@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from dyna_assets.catalog.shard_lock import ShardBusy, shard_lock
+from dyna_assets.catalog.shard_lock import shard_lock
+from dyna_assets.errors import ShardBusy
 
 HOLD = (
     "import sys, time; from dyna_assets.catalog.shard_lock import shard_lock\n"

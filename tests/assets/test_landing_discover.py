@@ -121,14 +121,6 @@ def test_committed_uploads_do_not_wait_for_the_quiet_period(tmp_path: Path) -> N
     assert states(look(tmp_path, reader="mcap_ros2", quiet_s=10)) == {".": "arriving", "u": "ready"}
 
 
-def test_since_leaves_out_uploads_committed_before(tmp_path: Path) -> None:
-    for name, seconds in (("old", 100), ("new", 5)):
-        write_mcap(tmp_path / name / "a.mcap", 1)
-        commit_upload(tmp_path / name, **SAYS)
-        age(tmp_path / name, seconds)
-    assert states(look(tmp_path, since_ns=NOW_NS - 50 * 10**9)) == {"new": "ready"}
-
-
 def test_an_empty_root_holds_nothing_and_an_absent_one_is_an_error(tmp_path: Path) -> None:
     assert look(tmp_path) == []
     with pytest.raises(FileNotFoundError, match="absent"):

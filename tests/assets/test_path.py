@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import av
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 from path_house import House
 from PIL import Image
 
+from dyna_assets import stamps
 from dyna_assets.simulate import read_paint
 from dyna_train.loader import EpisodeDataset
 from dyna_train.manifest import Manifest
@@ -95,6 +98,7 @@ def test_frames_of_a_video_recording_equal_a_direct_decode_at_the_right_steps(
     house: House, shared_data: Path, tmp_path: Path, folder: str, episode: str, video: str, first: int
 ) -> None:
     house.add(folder, _only(shared_data / folder, tmp_path / "landing", episode))
+    house.edit_source(folder, "quiet_period_s = 10.0", "quiet_period_s = 0.0")
     house.run()
     dataset = dataset_of(house, folder, (0,))
     manifest = dataset.manifest
@@ -113,26 +117,21 @@ def test_frames_of_a_video_recording_equal_a_direct_decode_at_the_right_steps(
 
 
 def _only(source: Path, landing: Path, episode: str) -> Path:
-    """The data set with only the files of `episode` (v2.1), linked; v3.0 keeps its episodes in one file."""
+    """A copy of the data set with only the files of `episode` (v2.1); v3.0 keeps its episodes in one file."""
     for path in source.rglob("*"):
         if path.is_file() and ("episode_0" not in path.name or episode in path.name):
             target = landing / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(path.read_bytes())
-    import os
-
-    for path in landing.rglob("*"):
-        os.utime(path, (1_700_000_000, 1_700_000_000))
     return landing
 
 
 def test_state_and_action_rows_of_a_window_are_those_of_the_data_set(
     house: House, shared_data: Path, tmp_path: Path
 ) -> None:
-    import pyarrow.parquet as pq
-
     folder, episode = "g1_inspire_lerobot_v21", "episode_000001"
     house.add(folder, _only(shared_data / folder, tmp_path / "landing", episode))
+    house.edit_source(folder, "quiet_period_s = 10.0", "quiet_period_s = 0.0")
     house.run()
     dataset = dataset_of(house, folder, (0,))
     table = pq.read_table(shared_data / folder / "data" / "chunk-000" / f"{episode}.parquet")
@@ -218,10 +217,6 @@ def test_a_changed_crf_in_the_sources_toml_makes_its_files_anew(house: House) ->
 
 def _bump(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """Raise the version of one part of a step, as a change of its code would."""
-    from dataclasses import replace
-
-    from dyna_assets import stamps
-
     versions: dict[str, Any] = dict(stamps.STEPS[step].versions)
     versions[next(iter(versions))] += 1
     monkeypatch.setitem(stamps.STEPS, step, replace(stamps.STEPS[step], versions=versions))

@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
+import dagster as dg
 import pytest
-from path_house import House
+from path_house import House, tick
 
 from dyna_assets.corpus import rejections
+from dyna_assets.errors import CurationError
+from dyna_assets.profiles import profile_named
+from dyna_assets.shard_session import open_shard
 from dyna_assets.simulate import fault_names
+from dyna_assets.warehouse.tables import Table
 from dyna_assets.worker import drain
 
 EXPECTED = {
@@ -82,20 +88,55 @@ def test_one_bad_episode_in_a_small_shard_does_not_stop_it(house: House) -> None
 def test_a_failed_shard_is_left_to_a_person_after_its_attempts(house: House) -> None:
     house.simulate(5, faults=["clock_jump"] * 5)
     for _ in range(4):
+        done = drain(house.workspace, house.instance, house.definitions, "ingest_online")
+    assert done.failed == {}
+    assert done.given_up == ["shard-000000"]
+    asked = tick(house)
+    assert not asked.run_requests
+    assert isinstance(asked.skip_reason, dg.SkipReason)
+    assert re.search(r"shard-000000 failed 3 times in a row; .* launch ingest_batch", str(asked.skip_reason))
+
+
+def test_new_uploads_give_a_failed_shard_a_new_chance(house: House) -> None:
+    house.simulate(5, faults=["clock_jump"] * 5)
+    for _ in range(3):
         drain(house.workspace, house.instance, house.definitions, "ingest_online")
-    (shard,) = house.workspace.catalog.due_shards()
-    assert shard.attempts == 4
+    house.simulate(6, start=5)
+    assert tick(house).run_requests
+
+
+def test_a_broken_source_stops_no_other(house: House) -> None:
+    house.simulate(5, source="broken", faults=["clock_jump"] * 5)
+    house.simulate(2, source="good")
+    done = drain(house.workspace, house.instance, house.definitions, "ingest_online")
+    assert len(done.failed) == len(done.succeeded) == 1
+    assert house.curate(where="source = 'good'").totals.num_rows == 2
+
+
+def test_a_source_whose_folder_or_description_is_gone_stops_no_other(house: House) -> None:
+    house.simulate(1, source="gone")
+    house.simulate(1, source="undescribed")
+    house.simulate(1, source="good")
+    house.run()
+    shutil.rmtree(house.landing / "gone")
+    (house.workspace.home.sources / "undescribed.toml").unlink()
+    house.simulate(1, source="good", start=1)
+    done = house.run()
+    assert re.search(r"landing folder .*gone does not exist", done.registration.unreachable["gone"])
+    house.run("ingest_batch")
+    assert house.curate(where="source = 'good'").totals.num_rows == 2
 
 
 def test_a_half_written_upload_is_never_read(house: House, tmp_path: Path) -> None:
     house.simulate(1)
     house.run()
+    before = house.stamps()
     arriving = house.landing / "sim" / "half"
     shutil.copytree(next((house.landing / "sim").glob("sim-*")), arriving)
     (arriving / "upload.json").unlink()
     done = house.run()
     assert [name for name in done.registration.ignored if "half" in name]
-    assert len(house.rows("version_stamps", key="episode_id")) == 5
+    assert house.stamps() == before
 
 
 def test_landed_files_are_never_changed(house: House) -> None:
@@ -112,20 +153,93 @@ def test_landed_files_are_never_changed(house: House) -> None:
     assert before == after
 
 
-def test_an_upload_replaced_after_it_was_registered_is_quarantined_and_its_episode_stays(
-    house: House,
-) -> None:
+def test_an_upload_replaced_after_it_was_registered_is_quarantined_with_its_rows(house: House) -> None:
     house.simulate(2)
     house.run()
     objects = house.objects()
     first, second = sorted((house.landing / "sim").iterdir())
-    for path in first.iterdir():
-        path.unlink()
-    for path in second.iterdir():
-        shutil.copy(path, first / path.name)
+    kept = {path.name: path.read_bytes() for path in first.iterdir()}
+    replace_files(first, {path.name: path.read_bytes() for path in second.iterdir()})
     done = house.run()
     (reason,) = done.registration.quarantined.values()
     assert re.search(
         "files changed after upload.json said it was complete.* Landed uploads are immutable", reason
     )
-    assert house.objects() == objects
+    assert house.objects() == objects  # what was made from the old bytes stays where it is
+    assert house.curate().totals.num_rows == 1  # but no new manifest takes it
+    assert house.stamps()[1, "recordings"]["status"] == "rejected"
+    replace_files(first, kept)
+    house.run()
+    assert house.curate().totals.num_rows == 2  # the old bytes are back, and with them the episode
+
+
+def replace_files(folder: Path, files: dict[str, bytes]) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def test_an_upload_that_its_reader_refused_gets_a_second_look_from_another_reader(house: House) -> None:
+    house.simulate(1)
+    house.edit_source("sim", 'reader = "mcap_ros2"', 'reader = "aloha_hdf5"')
+    assert house.run().registration.quarantined
+    house.edit_source("sim", 'reader = "aloha_hdf5"', 'reader = "mcap_ros2"')
+    house.run()
+    assert house.curate().totals.num_rows == 1
+
+
+def test_a_file_that_no_gate_has_seen_is_in_no_manifest(house: House) -> None:
+    house.simulate(2)
+    house.run()
+    house.edit_source("sim", "crf = 18", "crf = 30")
+    shard = house.workspace.catalog.shard("shard-000000")
+    assert shard is not None
+    with open_shard(house.workspace, shard.key, profile_named("reprocess"), run_id="killed") as run:
+        assert run is not None
+        run.run("episodes")  # and the run is killed before the gate after
+    with pytest.raises(CurationError, match=r"selects 0 of 2 episodes \(0 of them passed the gates\)"):
+        house.curate()
+    house.run("reprocess")
+    assert house.curate().totals.num_rows == 2
+
+
+def test_a_run_that_does_not_do_every_step_leaves_new_rows_due(house: House) -> None:
+    house.simulate(1)
+    house.run()
+    house.simulate(1, start=1)
+    with_new = drain(house.workspace, house.instance, house.definitions, "reprocess")
+    assert not with_new.failed
+    (shard,) = house.workspace.catalog.due_shards()
+    assert shard.attempts == 0  # a run that cannot settle a shard is no failed attempt at it
+    house.run()
+    assert len(house.objects()) == 2
+
+
+def test_a_missing_old_file_costs_its_row_and_not_the_shard(house: House) -> None:
+    house.simulate(2)
+    house.run()
+    next(Path(house.workspace.lake).rglob("1-*.mcap")).unlink()
+    house.simulate(1, start=2)
+    house.run()
+    assert len(house.objects()) == 2
+
+
+def test_a_step_that_failed_half_way_is_done_again_with_its_data(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.simulate(2)
+    stamping = house.workspace.warehouse.append
+
+    def refuse(table: Table, *args: Any, **options: Any) -> int:
+        if table.name == "version_stamps" and len(house.objects()) == 2 and not refused:
+            refused.append(table.name)
+            raise OSError("the store went away between data and stamps")
+        return stamping(table, *args, **options)
+
+    refused: list[str] = []
+    monkeypatch.setattr(type(house.workspace.warehouse), "append", lambda self, *a, **k: refuse(*a, **k))
+    house.run()  # the step's retry does it again
+    assert refused
+    assert house.curate().totals.num_rows == 2
+    assert {row["episode_id"] for row in house.rows("episodes")} == {1, 2}

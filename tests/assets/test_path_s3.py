@@ -10,11 +10,8 @@ import boto3
 import dagster as dg
 import pytest
 from moto.server import ThreadedMotoServer
-from path_house import House, open_house
+from path_house import House, open_house, tick
 
-from dyna_assets.assets.jobs import PROFILE_JOBS
-from dyna_assets.assets.landing import landing_sensor
-from dyna_assets.assets.resources import WorkspaceResource
 from dyna_assets.home import Home
 from dyna_assets.simulate import record_uploads
 from dyna_train.files import open_store
@@ -51,19 +48,6 @@ def upload(house: House, local: Path, landing: str) -> None:
     for path in sorted(local.rglob("*"), key=lambda path: path.name == "upload.json"):
         if path.is_file():
             fs.put_file(str(path), f"{root}/{path.relative_to(local)}")
-
-
-def tick(house: House, cursor: str | None = None) -> dg.SensorResult:
-    """One evaluation of the landing sensor."""
-    sensor = landing_sensor(PROFILE_JOBS["ingest_online"])
-    resource = house.definitions.resources["workspace"]
-    assert isinstance(resource, WorkspaceResource)
-    with dg.build_sensor_context(
-        instance=house.instance, cursor=cursor, resources={"workspace": resource}
-    ) as context:
-        result = sensor(context)
-    assert isinstance(result, dg.SensorResult)
-    return result
 
 
 def test_uploads_in_a_bucket_become_batches(s3_house: House, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_a_missing_video_leaves_the_recording_listed_and_says_so(tmp_path: Path)
     (root / "videos/chunk-000/observation.images.top/episode_000001.mp4").unlink()
     folder = Folder.of(root)
     refs = READER.recordings(folder)
-    assert refs[1] == RecordingRef("episode_000001", ("data/chunk-000/episode_000001.parquet",))
+    assert (refs[1].name, refs[1].files) == ("episode_000001", ("data/chunk-000/episode_000001.parquet",))
     assert READER.notes(folder) == [
         "1 of 2 listed episodes lack a file, first episode_000001: "
         "no videos/chunk-000/observation.images.top/episode_000001.mp4"
@@ -267,3 +267,18 @@ def test_a_real_episode_gives_its_frames_and_rows_on_one_grid(shared_data: Path)
             assert container.streams.video[0].frames == len(times) == recording.topics[camera].num_messages
     assert isinstance(first, av.VideoFrame)
     assert (first.to_ndarray() == plain.to_ndarray()).all()
+
+
+def test_corrected_metadata_is_other_input_for_the_episodes_that_it_concerns(tmp_path: Path) -> None:
+    root = write_lerobot_v21(tmp_path, [3, 3])
+    before = READER.recordings(Folder.of(root))
+    episodes = root / "meta" / "episodes.jsonl"
+    first, second = episodes.read_text().splitlines()
+    episodes.write_text(
+        f"{first}\n{second.replace(chr(34) + 'length' + chr(34) + ': 3', chr(34) + 'length' + chr(34) + ': 2')}\n"
+    )
+    after = READER.recordings(Folder.of(root))
+    assert (before[0] == after[0], before[1] == after[1]) == (True, False)
+    info = root / "meta" / "info.json"
+    info.write_text(info.read_text().replace('"fps": 30', '"fps": 15'))
+    assert all(old != new for old, new in zip(before, READER.recordings(Folder.of(root)), strict=True))

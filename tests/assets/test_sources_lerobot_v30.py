@@ -79,7 +79,8 @@ def test_meta_comes_from_the_episode_list_without_its_statistics(tmp_path: Path)
 
 def test_recordings_name_the_shared_files_they_are_read_from(tmp_path: Path) -> None:
     folder = Folder.of(write_lerobot_v30(tmp_path, [2, 2]))
-    assert READER.recordings(folder)[1] == RecordingRef("episode_000001", (DATA, VIDEO))
+    ref = READER.recordings(folder)[1]
+    assert (ref.name, ref.files) == ("episode_000001", (DATA, VIDEO))
     assert READER.notes(folder) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dyna_assets.stamps import STEPS, Stamp, Step, fingerprint, is_due, wanted_fingerprints
+from dyna_assets.stamps import STEPS, Stamp, Step, fingerprint, is_due, is_settled, wanted_fingerprints
 
 SETTINGS: dict[str, Any] = {
     "reader": "mcap_ros2",
@@ -93,6 +93,32 @@ def test_changed_input_bytes_make_every_step_wait_for_the_probe() -> None:
     stamps = current_stamps(wanted)
     ask = {"wanted": wanted, "input_hash": "other bytes", "redo": "missing_or_stale"}
     assert [name for name, step in STEPS.items() if is_due(step, stamps, **ask)] == ["recordings"]
+
+
+def test_changed_input_bytes_count_as_missing_and_not_only_as_stale() -> None:
+    wanted = wanted_fingerprints(SETTINGS)
+    stamps = current_stamps(wanted)
+    ask: dict[str, Any] = {"wanted": wanted, "input_hash": "other bytes"}
+    assert is_due(STEPS["recordings"], stamps, redo="missing", **ask)
+    assert not is_settled(stamps, **ask)
+    stamps["recordings"] = replace(stamps["recordings"], input_hash="other bytes")
+    assert (
+        is_due(STEPS["episodes"], stamps, redo="missing", **ask) is False
+    )  # the gate before judged other bytes
+    assert is_due(STEPS["gate_before"], stamps, redo="missing", **ask)
+
+
+def test_a_row_is_settled_when_it_went_all_the_way_or_was_rejected_on_it() -> None:
+    wanted = wanted_fingerprints(SETTINGS)
+    ask: dict[str, Any] = {"wanted": wanted, "input_hash": "input"}
+    stamps = current_stamps(wanted)
+    del stamps["labels"]
+    assert is_settled(stamps, **ask)  # labels are not critical
+    del stamps["gate_after"]
+    assert not is_settled(stamps, **ask)
+    rejected = {"recordings": replace(stamps["recordings"], status="rejected")}
+    assert is_settled(rejected, **ask)
+    assert not is_settled({"recordings": replace(stamps["recordings"], status="error")}, **ask)
 
 
 def test_a_rejected_row_goes_no_further_and_an_error_is_tried_again() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
 
-from dyna_assets.errors import CurationError, SetupError
+from dyna_assets.errors import CurationError, SetupError, ShardBusy
 from dyna_assets.warehouse.store import Warehouse
 from dyna_assets.warehouse.tables import LABELS, SHARDS_PER_BUCKET
 
@@ -28,7 +28,7 @@ def label(episode_id: int, task: str = "fold") -> dict[str, Any]:
 
 
 def append(warehouse: Warehouse, shard: int, seq: int, *rows: dict[str, Any]) -> int:
-    return warehouse.append(LABELS, shard, seq, rows, step="labels", run_id="run")
+    return warehouse.append(LABELS, shard, seq, rows, run_id="run")
 
 
 def test_the_current_row_of_an_episode_is_that_of_the_latest_materialization(warehouse: Warehouse) -> None:
@@ -41,6 +41,15 @@ def test_the_current_row_of_an_episode_is_that_of_the_latest_materialization(war
 def test_appending_a_materialization_again_writes_nothing(warehouse: Warehouse) -> None:
     assert append(warehouse, 3, 1, label(1)) == 1
     assert append(warehouse, 3, 1, label(1)) == 0
+    assert warehouse.pin("labels").num_rows == 1
+
+
+def test_an_append_behind_a_later_one_is_refused_since_somebody_took_the_shard_over(
+    warehouse: Warehouse,
+) -> None:
+    append(warehouse, 3, 5, label(1))
+    with pytest.raises(ShardBusy, match=r"table labels holds append 5 already, this one is 4"):
+        append(warehouse, 3, 4, label(1, "late"))
     assert warehouse.pin("labels").num_rows == 1
 
 

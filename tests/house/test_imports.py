@@ -116,5 +116,6 @@ def test_the_environment_is_read_only_at_the_edges() -> None:
         "dyna_train/world.py",  # torchrun's RANK and WORLD_SIZE
         "dyna_assets/catalog/server.py",  # what PostgreSQL's programs inherit
         "dyna_assets/ui.py",  # what Dagster's processes inherit
+        "dyna_assets/demo/path.py",  # what the training inherits
         "dyna_cluster/launch.py",  # what the ranks inherit
     }

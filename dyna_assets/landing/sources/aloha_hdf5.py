@@ -235,7 +235,7 @@ def _fps(attrs: Mapping[str, Any], where: str) -> tuple[Fraction, str]:
         return Fraction(ALOHA_HZ), f"no attribute {', '.join(FPS_KEYS)}: took ALOHA's {ALOHA_HZ} Hz"
     try:
         fps = Fraction(text_of(value))
-    except ValueError:
+    except (ValueError, ZeroDivisionError):
         fps = Fraction(0)
     if fps <= 0:
         raise RecordingError(f"{where}: attribute fps: expected a rate above 0 Hz, found {text_of(value)!r}")
@@ -250,6 +250,7 @@ def _meta(attrs: Mapping[str, Any], fps: Fraction, fps_note: str) -> RecordingMe
         robot=text_of(first_of(attrs, *ROBOT_KEYS)),
         operator=text_of(attrs.get("operator")),
         robot_software_version=text_of(first_of(attrs, *VERSION_KEYS)),
+        paired_by="number",
         extra={
             **{key: plain(value) for key, value in attrs.items() if key not in used},
             "fps": float(fps),

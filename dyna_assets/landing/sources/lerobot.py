@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -126,7 +127,7 @@ def read_info(folder: Folder) -> DatasetInfo:
         fps = Fraction(str(data["fps"]))
         chunks_size = int(data.get("chunks_size", 1000))
         features = {name: _feature(name, entry) for name, entry in data["features"].items()}
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, ZeroDivisionError) as error:
         raise RecordingError(f"{where}: fps, chunks_size or features are malformed: {error!r}") from None
     if fps <= 0 or chunks_size <= 0:
         raise RecordingError(
@@ -160,13 +161,17 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
     return data
 
 
-def listed_refs(episodes: Collection[Episode], files: Mapping[str, FileInfo]) -> list[RecordingRef]:
+def listed_refs(
+    info: DatasetInfo, episodes: Collection[Episode], files: Mapping[str, FileInfo]
+) -> list[RecordingRef]:
     """A recording for each episode of which at least one file is there; it names the files that are."""
+    shared = repr(replace(info, where=""))
     refs = []
     for episode in episodes:
         there = tuple(name for name in episode.files() if name in files)
         if there:
-            refs.append(RecordingRef(episode.name, there))
+            facts = hashlib.sha256(f"{shared} {episode!r}".encode()).hexdigest()
+            refs.append(RecordingRef(episode.name, there, facts))
     return refs
 
 

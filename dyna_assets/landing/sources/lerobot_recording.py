@@ -141,7 +141,14 @@ def _meta(info: DatasetInfo, episode: Episode, missing: Mapping[str, str]) -> Re
         "notes": [feature.fault for feature in info.features.values() if feature.fault],
     }
     task = episode.tasks[0] if episode.tasks else ""
-    return RecordingMeta(task=task, success=episode.success, robot=info.robot, extra=extra)
+    return RecordingMeta(
+        task=task,
+        success=episode.success,
+        robot=info.robot,
+        paired_by="number",
+        num_listed=episode.length if episode.length >= 0 else None,
+        extra=extra,
+    )
 
 
 def _rows(folder: Folder, episode: Episode) -> tuple[EpisodeRows | None, str]:

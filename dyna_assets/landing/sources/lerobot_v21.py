@@ -42,7 +42,7 @@ class LeRobotV21Reader:
 
     def recordings(self, folder: Folder) -> list[RecordingRef]:
         """The listed episodes of which at least one file is here. Raises RecordingError."""
-        return listed_refs(_episodes(folder), landed_files(folder.files()))
+        return listed_refs(read_info(folder), _episodes(folder), landed_files(folder.files()))
 
     def notes(self, folder: Folder) -> list[str]:
         """Listed episodes without a file, with a file missing, and files of no listed episode."""

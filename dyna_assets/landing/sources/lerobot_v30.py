@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -43,7 +44,10 @@ class LeRobotV30Reader:
 
     def recordings(self, folder: Folder) -> list[RecordingRef]:
         """The listed episodes of which at least one file is here. Raises RecordingError."""
-        return listed_refs(_episodes(folder, read_info(folder)), landed_files(folder.files()))
+        info = read_info(folder)
+        episodes = _episodes(folder, info)
+        _refuse_overlaps(folder, info, episodes)
+        return listed_refs(info, episodes, landed_files(folder.files()))
 
     def notes(self, folder: Folder) -> list[str]:
         """Listed episodes without a file, with a file missing, and files of no listed episode."""
@@ -115,3 +119,19 @@ def _part(info: DatasetInfo, row: Mapping[str, Any], key: str) -> VideoPart:
             f"{start_s} to {end_s} s of {file}; expected a stretch of the video"
         )
     return VideoPart(file, start_s, end_s)
+
+
+def _refuse_overlaps(folder: Folder, info: DatasetInfo, episodes: Collection[Episode]) -> None:
+    """Raise RecordingError if two episodes claim the same frames of a video: one of them would show the other."""
+    frame_s = float(1 / info.fps)
+    for key in info.cameras:
+        parts = sorted(
+            (episode.videos[key].file, episode.videos[key].start_s, episode.videos[key].end_s, episode.name)
+            for episode in episodes
+        )
+        for (file, _, end_s, name), (next_file, start_s, _, next_name) in itertools.pairwise(parts):
+            if file == next_file and end_s is not None and start_s < end_s - frame_s / 2:
+                raise RecordingError(
+                    f"{folder.at(EPISODES)}: {name} and {next_name} overlap in {file}: one ends at {end_s:.3f} s, "
+                    f"the other begins at {start_s:.3f} s; expected stretches that follow each other. Correct the list"
+                )

@@ -54,6 +54,7 @@ def _shards() -> None:
         "shards",
         sa.Column("number", sa.Integer, autoincrement=False, nullable=False),
         sa.Column("key", sa.String, nullable=False),
+        sa.Column("source_id", sa.Integer, nullable=False),
         sa.Column("state", sa.String, nullable=False),
         sa.Column("versions", sa.String, nullable=False),
         sa.Column("num_episodes", sa.Integer, nullable=False),
@@ -66,10 +67,12 @@ def _shards() -> None:
         sa.Column("last_added_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("state IN ('open', 'closed')", name=op.f("ck_shards_state")),
+        _refers("shards", "source_id", "sources.id"),
         sa.PrimaryKeyConstraint("number", name="pk_shards"),
         sa.UniqueConstraint("key", name="uq_shards_key"),
         schema=SCHEMA,
     )
+    op.create_index("ix_shards_source_id", "shards", ["source_id"], schema=SCHEMA)
 
 
 def _uploads() -> None:
@@ -82,6 +85,7 @@ def _uploads() -> None:
         sa.Column("state", sa.String, nullable=False),
         sa.Column("reason", sa.String, nullable=False),
         sa.Column("digest", sa.String, nullable=False),
+        sa.Column("looks", sa.String, nullable=False),
         sa.Column("marker", JSONB, nullable=True),
         sa.Column("num_files", sa.Integer, nullable=False),
         sa.Column("size_bytes", sa.BigInteger, nullable=False),
