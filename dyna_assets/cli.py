@@ -71,6 +71,7 @@ def demo_run(
     landing: Annotated[
         str, typer.Option(help="Folder or URL with recordings; without it, simulated ones.")
     ] = "",
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps to train.")] = 60,
 ) -> None:
     """Record (or take LANDING), ingest, curate, train on two ranks, report."""
     from dyna_assets.demo.path import run_demo
@@ -82,7 +83,7 @@ def demo_run(
     with console.status("starting the database") as status:
         workspace = _workspace()
         with listening(lambda what, done, total: status.update(f"{what}: {done} of {total}")):
-            report = run_demo(workspace, landing or None, status.update)
+            report = run_demo(workspace, landing or None, status.update, steps=steps)
     target = workspace.home.path / "demo_report.json"
     with publish(target) as part:
         part.write_text(json.dumps(as_json(report), indent=2) + "\n", encoding="utf-8")
@@ -137,7 +138,7 @@ def worker(
     write_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
     with open_instance(workspace.home) as instance:
         while True:
-            done = drain(workspace, instance, build(workspace.home), profile)
+            done = drain(workspace, instance, build(workspace.home), profile, retry_given_up=once)
             code = _say_what_was_done(workspace, done)
             if once:
                 raise typer.Exit(code)
@@ -168,9 +169,7 @@ def _say_what_was_done(workspace: Any, done: Any) -> Exit:
     for key in done.succeeded:
         typer.echo(f"{key}: done")
     for key in done.given_up:
-        typer.echo(
-            f"{key}: failed too often; mend the cause, then: dyna-assets worker --once --profile ingest_batch"
-        )
+        typer.echo(f"{key}: failed too often; mend the cause, then: dyna-assets worker --once")
     if done.failed or done.given_up or found.unreachable:
         return Exit.FAILURE
     return Exit.WARNING if refused or found.quarantined else Exit.OK

@@ -29,10 +29,18 @@ class Drained:
     """shards that failed too often and are left to a person"""
 
 
-def drain(workspace: Workspace, instance: dg.DagsterInstance, defs: dg.Definitions, profile: str) -> Drained:
+def drain(
+    workspace: Workspace,
+    instance: dg.DagsterInstance,
+    defs: dg.Definitions,
+    profile: str,
+    *,
+    retry_given_up: bool = True,
+) -> Drained:
     """Register what landed, then run `profile` once for each shard it concerns.
 
     A profile that only does what is missing runs on the shards with rows nobody read yet, any other on all.
+    retry_given_up: also shards that failed too often; False where nobody looks on and a loop would go on.
     """
     chosen = profile_named(profile)
     done = Drained(
@@ -40,8 +48,9 @@ def drain(workspace: Workspace, instance: dg.DagsterInstance, defs: dg.Definitio
     )
     register_keys(workspace, instance)
     due = workspace.catalog.due_shards()
-    done.given_up = [shard.key for shard in due if shard.is_given_up]
-    fresh = [shard for shard in due if not shard.is_given_up]
+    if not retry_given_up:
+        done.given_up = [shard.key for shard in due if shard.is_given_up]
+    fresh = [shard for shard in due if shard.key not in done.given_up]
     job = defs.resolve_job_def(profile)
     for shard in fresh if chosen.redo == "missing" else workspace.catalog.shards():
         result = job.execute_in_process(instance=instance, partition_key=shard.key, raise_on_error=False)

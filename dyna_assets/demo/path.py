@@ -39,7 +39,6 @@ NUM_UPLOADS = 12
 SECONDS = 6.0
 FAULTS = ("black_camera", "bad_checksum")
 """Planted in the last uploads, so that the report has something to reject."""
-TRAIN_STEPS = 60
 RANKS = 2
 ARRIVAL_PATIENCE_S = 60.0
 
@@ -61,7 +60,7 @@ class DemoReport:
 
 
 def run_demo(
-    workspace: Workspace, landing: str | None, say: Callable[[str], None], *, steps: int = TRAIN_STEPS
+    workspace: Workspace, landing: str | None, say: Callable[[str], None], *, steps: int
 ) -> DemoReport:
     """Walk the whole path for simulated uploads, or for the recordings in `landing`.
 
@@ -160,6 +159,9 @@ def train(workspace: Workspace, manifest: dict[str, Any], steps: int) -> dict[st
     recipe = ["-m", "dyna_train.cli", "recipe", manifest["path"], "--out", str(out), "--steps", str(steps)]
     launch = [sys.executable, "-m", "dyna_cluster.cli", "launch", "--ranks", str(RANKS)]
     command = [*launch, "--progress", str(out / "checkpoints"), "--", *recipe]
+    finished = out / "summary.json"
+    if finished.exists() and json.loads(finished.read_text())["steps"] >= steps:
+        return {**json.loads(finished.read_text()), "out": str(out)}
     out.mkdir(parents=True, exist_ok=True)
     log = out / "train.log"
     with log.open("ab") as sink:
@@ -175,7 +177,7 @@ def train(workspace: Workspace, manifest: dict[str, Any], steps: int) -> dict[st
     if ended.returncode != 0:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
         raise DynaError(f"training ended with exit code {ended.returncode}; the end of {log}:\n{tail}")
-    summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    summary: dict[str, Any] = json.loads(finished.read_text())
     return {**summary, "out": str(out)}
 
 

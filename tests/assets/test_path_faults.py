@@ -87,10 +87,13 @@ def test_one_bad_episode_in_a_small_shard_does_not_stop_it(house: House) -> None
 
 def test_a_failed_shard_is_left_to_a_person_after_its_attempts(house: House) -> None:
     house.simulate(5, faults=["clock_jump"] * 5)
+    loop: dict[str, Any] = {"retry_given_up": False}
     for _ in range(4):
-        done = drain(house.workspace, house.instance, house.definitions, "ingest_online")
+        done = drain(house.workspace, house.instance, house.definitions, "ingest_online", **loop)
     assert done.failed == {}
     assert done.given_up == ["shard-000000"]
+    by_hand = drain(house.workspace, house.instance, house.definitions, "ingest_online")
+    assert list(by_hand.failed) == ["shard-000000"]
     asked = tick(house)
     assert not asked.run_requests
     assert isinstance(asked.skip_reason, dg.SkipReason)

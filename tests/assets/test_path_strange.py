@@ -231,7 +231,9 @@ def test_two_kinds_of_robot_do_not_fit_in_one_manifest(house: House, tmp_path: P
     write_aloha(tmp_path / "set" / "a.hdf5", 60)
     quiet(house, "set", tmp_path / "set")
     house.run()
-    with pytest.raises(CurationError, match=r"(?s)do not fit in one batch:.*1 of set: .*1 of sim: .*Select one kind"):
+    with pytest.raises(
+        CurationError, match=r"(?s)do not fit in one batch:.*1 of set: .*1 of sim: .*Select one kind"
+    ):
         house.curate()
 
 

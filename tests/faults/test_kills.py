@@ -1,0 +1,108 @@
+"""Runs that are really killed: nothing is lost, nothing is done twice, nothing is half there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from dyna_assets.catalog.server import ensure_server, stop_server
+from dyna_assets.curation.curate import CurationSpec, curate
+from dyna_assets.home import Home
+from dyna_assets.landing.describe import add_source
+from dyna_assets.simulate import record_uploads
+from dyna_assets.workspace import Workspace
+from dyna_train.episode.reader import Episode
+from dyna_train.manifest import Manifest
+
+NUM_UPLOADS = 4
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Workspace]:
+    home = Home.at(tmp_path / "home")
+    workspace = Workspace.open(home)
+    record_uploads(home.landing / "sim", NUM_UPLOADS, seconds=2.5, size=(96, 128))
+    add_source(workspace, "sim", str(home.landing / "sim"))
+    yield workspace
+    workspace.catalog.close()
+    stop_server(home)
+
+
+def start_worker(workspace: Workspace) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "dyna_assets.cli", "worker", "--once"]
+    env = {**os.environ, "DYNA_HOME": str(workspace.home.path)}
+    return subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+
+
+def assert_whole(workspace: Workspace, out: Path) -> None:
+    """Every upload is one passing episode, its file is there and whole, and nothing else lies about."""
+    with duckdb.connect() as connection:
+        made = curate(CurationSpec(name="all"), workspace.warehouse, connection, out, lake=workspace.lake)
+    assert made.totals.num_rows == NUM_UPLOADS
+    manifest = Manifest.open(out)
+    for row in range(NUM_UPLOADS):
+        with Episode.open(manifest.episode_uri(row)) as episode:
+            assert episode.frames("cam_top", [episode.header.num_steps - 1]).shape[0] == 1
+    assert len({row.episode_id for row in manifest.rows()}) == NUM_UPLOADS
+    assert not list(Path(workspace.lake).rglob("*.part"))
+    assert workspace.catalog.due_shards() == []
+
+
+def children_of(group: int) -> list[str]:
+    found = subprocess.run(["ps", "-eo", "pgid=,args="], capture_output=True, text=True, check=True).stdout
+    lines = [line for line in found.splitlines() if line.split()[0] == str(group)]
+    return [line for line in lines if "<defunct>" not in line]  # dead, and nobody's child to reap here
+
+
+def test_a_worker_killed_at_several_moments_leaves_a_state_that_the_next_one_completes(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    for seconds in (1.5, 3.0, 3.8, 4.6, 5.4):
+        worker = start_worker(workspace)
+        time.sleep(seconds)
+        worker.kill()
+        worker.communicate()
+    for _ in range(2):  # two at once: the second waits, and finds nothing left
+        workers = [start_worker(workspace) for _ in range(2)]
+        outputs = [worker.communicate()[0] for worker in workers]
+        assert [worker.returncode for worker in workers] == [0, 0], outputs
+    assert_whole(workspace, tmp_path / "all.arrow")
+
+
+def test_ctrl_c_ends_the_worker_soon_and_leaves_no_process(workspace: Workspace, tmp_path: Path) -> None:
+    worker = start_worker(workspace)
+    time.sleep(5)
+    os.killpg(worker.pid, signal.SIGINT)
+    output, _ = worker.communicate(timeout=20)
+    assert worker.returncode in (0, 130), output  # 0: it was done before
+    assert children_of(worker.pid) == []
+    worker = start_worker(workspace)
+    output, _ = worker.communicate()
+    assert worker.returncode == 0, output
+    assert_whole(workspace, tmp_path / "all.arrow")
+
+
+def test_a_database_killed_in_the_middle_of_a_run_costs_only_time(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    worker = start_worker(workspace)
+    time.sleep(4)
+    pid = (workspace.home.postgres / "data" / "postmaster.pid").read_text().splitlines()[0]
+    os.kill(int(pid), signal.SIGKILL)
+    worker.communicate()
+    ensure_server(workspace.home)
+    for _ in range(2):
+        worker = start_worker(workspace)
+        output, _ = worker.communicate()
+    assert worker.returncode == 0, output
+    assert_whole(workspace, tmp_path / "all.arrow")
