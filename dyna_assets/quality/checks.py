@@ -43,6 +43,11 @@ class Finding:
     reason: str
 
 
+def above(subject: str, value: float, threshold: float, unit: str, reason: str) -> Finding:
+    """A finding that is bad if `value` is above `threshold`."""
+    return Finding(subject, value > threshold, value, threshold, unit, reason)
+
+
 CheckFunction = Callable[[Evidence, Gates], Iterator[Finding]]
 
 

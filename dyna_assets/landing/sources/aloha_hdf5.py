@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import (
-    FileInfo,
     Folder,
     Message,
     Recording,
@@ -21,11 +20,9 @@ from dyna_assets.landing.recording import (
     RecordingRef,
     Roles,
     TopicInfo,
-    describe_files,
 )
 from dyna_assets.landing.sources.base import (
     damage_named,
-    files_with,
     first_of,
     guess_roles,
     info_of,
@@ -36,9 +33,9 @@ from dyna_assets.landing.sources.base import (
     text_of,
     truth_of,
 )
+from dyna_assets.landing.sources.one_file import OneFileReader
 from dyna_assets.landing.sources.video import ticks_to_ns
 from dyna_assets.landing.stills import still_info
-from dyna_assets.landing.upload import landed_files
 from dyna_train.errors import MissingExtra
 
 try:
@@ -46,7 +43,6 @@ try:
 except ImportError as error:
     raise MissingExtra.of("h5py", "assets", "Reading HDF5 recordings") from error
 
-SUFFIXES = (".hdf5", ".h5")
 ALOHA_HZ = 50
 # what h5py raises on damaged bytes
 DAMAGE = (OSError, RuntimeError, KeyError, OverflowError, ValueError, TypeError)
@@ -60,27 +56,12 @@ ROBOT_KEYS = ("robot", "robot_type", "robot_id")
 VERSION_KEYS = ("robot_software_version", "software_version")
 
 
-class AlohaHdf5Reader:
+class AlohaHdf5Reader(OneFileReader):
     """Folders of .hdf5 or .h5 files, one recording each."""
 
     name = "aloha_hdf5"
     looks_for = "files *.hdf5 or *.h5"
-
-    def matches(self, files: Mapping[str, FileInfo], folder: Folder) -> bool:
-        """True if such a file lies directly in the folder."""
-        return any("/" not in name for name in files_with(files, SUFFIXES))
-
-    def recordings(self, folder: Folder) -> list[RecordingRef]:
-        """One recording per file, also in folders below. Raises RecordingError if there is none."""
-        files = landed_files(folder.files())
-        names = files_with(files, SUFFIXES)
-        if not names:
-            raise RecordingError(f"{folder.uri}: expected {self.looks_for}, found {describe_files(files)}")
-        return [RecordingRef(name.rpartition(".")[0], (name,)) for name in names]
-
-    def notes(self, folder: Folder) -> list[str]:
-        """Nothing: a file is all there is to a recording."""
-        return []
+    suffixes = (".hdf5", ".h5")
 
     def open(self, folder: Folder, ref: RecordingRef) -> Recording:
         """Open one file. Raises RecordingError if it is cut, no HDF5, or not laid out as ALOHA's."""

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import (
-    FileInfo,
     Folder,
     Message,
     Recording,
@@ -20,11 +19,9 @@ from dyna_assets.landing.recording import (
     RecordingRef,
     Roles,
     TopicInfo,
-    describe_files,
 )
 from dyna_assets.landing.sources.base import (
     camera_rate_hz,
-    files_with,
     first_of,
     guess_roles,
     info_of,
@@ -33,10 +30,9 @@ from dyna_assets.landing.sources.base import (
 )
 from dyna_assets.landing.sources.cdr import Cdr, CdrError
 from dyna_assets.landing.sources.mcap_file import McapFile
+from dyna_assets.landing.sources.one_file import OneFileReader
 from dyna_assets.landing.sources.ros2_topics import RosTopic, ros_topic
-from dyna_assets.landing.upload import landed_files
 
-SUFFIXES = (".mcap",)
 FALLBACK_HZ = 30.0
 TASK_KEYS = ("task", "language_instruction", "instruction")
 SUCCESS_KEYS = ("success", "is_success")
@@ -44,27 +40,12 @@ ROBOT_KEYS = ("robot", "robot_id", "robot_type")
 VERSION_KEYS = ("robot_software_version", "software_version")
 
 
-class McapRos2Reader:
+class McapRos2Reader(OneFileReader):
     """Folders of .mcap files, one recording each."""
 
     name = "mcap_ros2"
     looks_for = "files *.mcap"
-
-    def matches(self, files: Mapping[str, FileInfo], folder: Folder) -> bool:
-        """True if such a file lies directly in the folder."""
-        return any("/" not in name for name in files_with(files, SUFFIXES))
-
-    def recordings(self, folder: Folder) -> list[RecordingRef]:
-        """One recording per file, also in folders below. Raises RecordingError if there is none."""
-        files = landed_files(folder.files())
-        names = files_with(files, SUFFIXES)
-        if not names:
-            raise RecordingError(f"{folder.uri}: expected {self.looks_for}, found {describe_files(files)}")
-        return [RecordingRef(name.rpartition(".")[0], (name,)) for name in names]
-
-    def notes(self, folder: Folder) -> list[str]:
-        """Nothing: a file is all there is to a recording."""
-        return []
+    suffixes = (".mcap",)
 
     def open(self, folder: Folder, ref: RecordingRef) -> Recording:
         """Open one file. Raises RecordingError if it is no MCAP, is cut, or is damaged."""
