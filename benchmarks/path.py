@@ -24,10 +24,9 @@ from av.video.frame import PictureType
 from benchmarks.harness import Figure, Report, cpu_seconds, main, measure
 from dyna_assets.catalog.server import ensure_server, stop_server
 from dyna_assets.curation.curate import Curated, CurationSpec, curate_into_lake
+from dyna_assets.describe import add_source
 from dyna_assets.home import Home
-from dyna_assets.landing.describe import add_source
 from dyna_assets.landing.recording import Folder, RecordingRef
-from dyna_assets.landing.register import register_landing, utc_now
 from dyna_assets.landing.sources import reader_named
 from dyna_assets.profiles import profile_named
 from dyna_assets.shard_session import open_shard
@@ -114,7 +113,7 @@ def walk(stages: Stages, workspace: Workspace, number: int) -> None:
     stages.time(
         "register",
         minutes,
-        lambda: register_landing(workspace.catalog, workspace.sources(), workspace.settings, now=utc_now()),
+        workspace.register_landed,
     )
     for shard in workspace.catalog.due_shards():
         with open_shard(workspace, shard.key, profile_named("ingest_online"), run_id=source) as run:

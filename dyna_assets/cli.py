@@ -98,7 +98,7 @@ def source_add(
     ],
 ) -> None:
     """Draft the source's TOML from the recordings in its landing folder."""
-    from dyna_assets.landing.describe import add_source, landing_uri, source_path
+    from dyna_assets.describe import add_source, landing_uri, source_path
 
     workspace = _workspace()
     add_source(workspace, name, landing_uri(landing))

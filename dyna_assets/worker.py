@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from dyna_assets.assets.partitions import SHARDS, missing_shard_keys
-from dyna_assets.landing.register import Registration, register_landing, utc_now
+from dyna_assets.landing.register import Registration
 from dyna_assets.profiles import profile_named
 from dyna_assets.workspace import Workspace
 
@@ -43,9 +43,7 @@ def drain(
     retry_given_up: also shards that failed too often; False where nobody looks on and a loop would go on.
     """
     chosen = profile_named(profile)
-    done = Drained(
-        register_landing(workspace.catalog, workspace.sources(), workspace.settings, now=utc_now())
-    )
+    done = Drained(workspace.register_landed())
     register_keys(workspace, instance)
     due = workspace.catalog.due_shards()
     if not retry_given_up:

@@ -9,8 +9,10 @@ from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.catalog.server import ensure_server
 from dyna_assets.home import Home
 from dyna_assets.landing.profile import SourceProfile
+from dyna_assets.landing.register import Registration, register_landing, utc_now
 from dyna_assets.landing.sources import READERS
 from dyna_assets.settings import S3Settings, Settings
+from dyna_assets.stamps import all_versions
 from dyna_assets.warehouse.store import Warehouse
 from dyna_train.config import load_config
 from dyna_train.errors import ConfigError
@@ -71,3 +73,9 @@ class Workspace:
             there = ", ".join(sources) or "none yet"
             raise ConfigError(f"no source '{name}' in {self.home.sources}; sources there: {there}")
         return sources[name]
+
+    def register_landed(self, seen: str = "") -> Registration:
+        """Look at every source's landing folder once and register what is new; see `register_landing`."""
+        return register_landing(
+            self.catalog, self.sources(), self.settings, versions=all_versions(), now=utc_now(), seen=seen
+        )

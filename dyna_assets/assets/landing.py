@@ -11,7 +11,7 @@ import dagster as dg
 from dyna_assets.assets.partitions import SHARDS, missing_shard_keys
 from dyna_assets.assets.resources import WorkspaceResource
 from dyna_assets.catalog.rows import MAX_ATTEMPTS, ShardRow
-from dyna_assets.landing.register import Registration, register_landing, utc_now
+from dyna_assets.landing.register import Registration
 
 MAX_REQUESTS = 20
 """Runs asked for per tick."""
@@ -37,9 +37,7 @@ def landing_sensor(job: Any) -> dg.SensorDefinition:
     )
     def landing(context: dg.SensorEvaluationContext, workspace: WorkspaceResource) -> dg.SensorResult:
         space = workspace.open()
-        found = register_landing(
-            space.catalog, space.sources(), space.settings, now=utc_now(), seen=context.cursor or ""
-        )
+        found = space.register_landed(context.cursor or "")
         for name, reason in (found.quarantined | found.unreachable).items():
             context.log.warning(f"{name}: {reason}")
         keys = missing_shard_keys(

@@ -22,9 +22,9 @@ from dyna_assets.assets.partitions import MANIFESTS
 from dyna_assets.corpus import Rejection, SourceSummary, rejections, summarize, warnings
 from dyna_assets.curation.curate import READS
 from dyna_assets.definitions import build
+from dyna_assets.describe import add_source, landing_uri, source_name
 from dyna_assets.errors import UploadError
 from dyna_assets.instance import open_instance, write_instance
-from dyna_assets.landing.describe import add_source, landing_uri, source_name
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.simulate import record_uploads
 from dyna_assets.worker import Drained, drain

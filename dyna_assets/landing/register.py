@@ -19,7 +19,6 @@ from dyna_assets.landing.recording import Reader
 from dyna_assets.landing.sources import reader_named
 from dyna_assets.landing.upload import MARKER, check_sizes, leaves_folder
 from dyna_assets.settings import Settings
-from dyna_assets.stamps import all_versions
 from dyna_train.errors import DynaError
 from dyna_train.files import open_store
 
@@ -53,13 +52,15 @@ def register_landing(
     sources: Mapping[str, SourceProfile],
     settings: Settings,
     *,
+    versions: str,
     now: datetime,
     seen: str = "",
 ) -> Registration:
     """Look at every source's landing folder once and register what is new.
 
-    seen: `listing` of an earlier look; if nothing changed since, no marker is read and the catalog is not
-    asked. A fault of one upload quarantines it, a landing folder that is gone is reported; the rest goes on.
+    versions: the step versions of now, which the rows of a shard share. seen: `listing` of an earlier look; if
+    nothing changed since, no marker is read and the catalog is not asked. A fault of one upload quarantines
+    it, a landing folder that is gone is reported; the rest goes on.
     Raises whatever a store raises that cannot be listed.
     """
     done = Registration()
@@ -77,7 +78,7 @@ def register_landing(
     for name, uploads in found.items():
         _note_waiting(sources[name], uploads, done)
         if done.listing != seen:
-            _register_source(catalog, sources[name], uploads, settings, now, done)
+            _register_source(catalog, sources[name], uploads, settings, versions, now, done)
     return done
 
 
@@ -110,6 +111,7 @@ def _register_source(
     source: SourceProfile,
     uploads: list[FoundUpload],
     settings: Settings,
+    versions: str,
     now: datetime,
     done: Registration,
 ) -> None:
@@ -121,7 +123,7 @@ def _register_source(
             continue
         upload = listed.read()
         try:
-            _register(catalog, source, reader, upload, settings, now, done)
+            _register(catalog, source, reader, upload, settings, versions, now, done)
         except (OSError, SQLAlchemyError):
             raise  # the store or the database, not the upload
         except Exception as error:  # the edge of an upload: whatever is odd about it must not stop the others
@@ -137,6 +139,7 @@ def _register(
     reader: Reader,
     upload: FoundUpload,
     settings: Settings,
+    versions: str,
     now: datetime,
     done: Registration,
 ) -> None:
@@ -180,7 +183,7 @@ def _register(
         source.name,
         _as_new(source, upload, {"reader": notes}),
         episodes,
-        versions=all_versions(),
+        versions=versions,
         limits=settings.shards,
         now=now,
     )

@@ -17,8 +17,8 @@ from dyna_assets.assets.landing import landing_sensor
 from dyna_assets.assets.resources import WorkspaceResource, opened
 from dyna_assets.curation.curate import Curated, CurationSpec, curate_into_lake
 from dyna_assets.definitions import build
+from dyna_assets.describe import add_source
 from dyna_assets.home import Home
-from dyna_assets.landing.describe import add_source
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.settings import Settings
 from dyna_assets.simulate import record_uploads

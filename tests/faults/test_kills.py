@@ -15,8 +15,8 @@ import pytest
 
 from dyna_assets.catalog.server import ensure_server, stop_server
 from dyna_assets.curation.curate import CurationSpec, curate
+from dyna_assets.describe import add_source
 from dyna_assets.home import Home
-from dyna_assets.landing.describe import add_source
 from dyna_assets.simulate import record_uploads
 from dyna_assets.workspace import Workspace
 from dyna_train.episode.reader import Episode
