@@ -118,7 +118,7 @@ def walk(stages: Stages, workspace: Workspace, number: int) -> None:
     for shard in workspace.catalog.due_shards():
         with open_shard(workspace, shard.key, profile_named("ingest_online"), run_id=source) as run:
             assert run is not None
-            stages.time("verify", minutes, run.verify_uploads)
+            stages.time("verify", minutes, lambda: run.verified_uploads)
             for step in STEPS:
                 stages.time(step, minutes, lambda step=step: run.run(step))  # type: ignore[misc]
             run.settle()

@@ -101,6 +101,8 @@ class ShardRun:
         """Do `name` for every row of the shard for which it is due, and append the outcome as it comes."""
         began = time.perf_counter()
         step = STEPS[name]
+        if name == "recordings":
+            _ = self.verified_uploads  # whoever selects the steps, nothing unverified is read
         episodes = self._episodes()
         stamps = self._stamps()
         due = [episode for episode in episodes if self._is_due(step, episode, stamps)]
@@ -115,10 +117,11 @@ class ShardRun:
         self._append(step, due[num_saved:], done[num_saved:], stamps)
         return _summary(step, episodes, due, done, stamps, time.perf_counter() - began)
 
-    def verify_uploads(self) -> VerifiedUploads:
-        """Check the hashes of committed uploads that bring rows nobody has probed yet; quarantine what differs.
+    @cached_property
+    def verified_uploads(self) -> VerifiedUploads:
+        """Hashes checked, once a run, of committed uploads that bring rows nobody has probed yet.
 
-        The upload's rows are then rejected by the probe, and the other uploads go on.
+        What differs is quarantined: the probe then rejects its rows, and the other uploads go on.
         """
         stamps = self._stamps()
         episodes = self._episodes()

@@ -62,7 +62,7 @@ def uploads(shard: ShardResource) -> dg.MaterializeResult[None]:
     """Verify the checksums of uploads that bring rows nobody has probed yet."""
     if shard.run is None:
         return dg.MaterializeResult(metadata={"num_rows": 0})
-    verified = shard.run.verify_uploads()
+    verified = shard.run.verified_uploads
     return dg.MaterializeResult(
         metadata={
             "num_rows": verified.num_uploads,

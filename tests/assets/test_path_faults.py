@@ -246,3 +246,12 @@ def test_a_step_that_failed_half_way_is_done_again_with_its_data(
     assert refused
     assert house.curate().totals.num_rows == 2
     assert {row["episode_id"] for row in house.rows("episodes")} == {1, 2}
+
+
+def test_hashes_are_verified_also_where_only_the_probe_is_selected(house: House) -> None:
+    house.simulate(2, faults=["bad_checksum"])
+    house.workspace.register_landed()
+    with open_shard(house.workspace, "shard-000000", profile_named("ingest_online"), run_id="probe") as run:
+        assert run is not None
+        assert run.run("recordings").num_rejected == 1
+    assert len(house.workspace.catalog.quarantined()) == 1
