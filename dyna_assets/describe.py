@@ -65,7 +65,13 @@ def draft_source(workspace: Workspace, name: str, landing: str) -> SourceProfile
     if not fs.isdir(root):
         raise UploadError(f"{landing}: no such folder; expected one with recordings")
     folder = Folder(fs, root.rstrip("/"))
-    if not any(not is_hidden(path) for path in folder.files()):
+    try:
+        files = folder.files()
+    except PermissionError as error:
+        raise UploadError(
+            f"{landing}: may not be read: {error.strerror}. Let this user read the folder"
+        ) from None
+    if not any(not is_hidden(path) for path in files):
         raise UploadError(
             f"{landing}: the landing folder is empty. Put recordings into it (a LeRobot data set, ALOHA .hdf5 "
             "files, ROS 2 .mcap files), or run `make demo` without LANDING to see it with simulated ones"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, StrictInt, field_validator
 
 from dyna_assets.home import Home
 from dyna_train.config import Config, load_config, parse_config
@@ -93,9 +93,25 @@ class Settings(Config):
 
     lake: str
     database_url: str | None = None
-    workers: int = Field(default_factory=_num_cores, ge=1)
+    workers: StrictInt = Field(default_factory=_num_cores, ge=1)
     s3: S3Settings = S3Settings()
     shards: ShardLimits = ShardLimits()
+
+    @field_validator("database_url")
+    @classmethod
+    def _is_postgres(cls, url: str | None) -> str | None:
+        if url is not None and not url.startswith(("postgresql://", "postgresql+psycopg2://")):
+            raise ValueError(
+                "expected a URL like postgresql://user@host/database; leave it out for the embedded server"
+            )
+        return url
+
+    @field_validator("lake")
+    @classmethod
+    def _is_folder_or_s3(cls, lake: str) -> str:
+        if "://" in lake and not lake.startswith("s3://"):
+            raise ValueError("expected a folder or s3://bucket/prefix")
+        return lake.rstrip("/")
 
     @classmethod
     def load(cls, home: Home) -> Settings:

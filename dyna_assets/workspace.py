@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from deltalake.exceptions import DeltaError
+
 from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.catalog.server import ensure_server
+from dyna_assets.errors import SetupError
 from dyna_assets.home import Home
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.register import Registration, register_landing, utc_now
@@ -41,7 +44,13 @@ class Workspace:
         url = settings.database_url or ensure_server(home)
         lake = settings.lake
         warehouse = Warehouse(f"{lake}/tables", settings.s3.delta_options(), settings.storage_options(lake))
-        warehouse.create()
+        try:
+            warehouse.create()
+        except (DeltaError, OSError) as error:
+            raise SetupError(
+                f"lake {lake}: its tables cannot be created or opened: {error}. "
+                f"Check 'lake' and [s3] in {home.settings}"
+            ) from None
         return cls(home, settings, url, Catalog.open(url), warehouse)
 
     @property

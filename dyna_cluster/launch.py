@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from dyna_train.errors import DynaError
@@ -104,7 +105,10 @@ def _run(command: Sequence[str], ranks: int) -> tuple[int, int]:
     caught: list[int] = []
     with _catching(caught):
         process = subprocess.Popen(
-            command, env=_environment(mark, ranks), start_new_session=True, preexec_fn=end_with_parent
+            command,
+            env=_environment(mark, ranks),
+            start_new_session=True,
+            preexec_fn=partial(end_with_parent, os.getpid()),
         )
         try:
             return _wait(process, caught), next(iter(caught), 0)

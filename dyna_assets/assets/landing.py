@@ -17,8 +17,8 @@ MAX_REQUESTS = 20
 """Runs asked for per tick."""
 RETRY_S = 600
 """A due shard whose request led to nothing (a cancelled run, a busy lock) is asked for again after so long."""
-WAITING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED]
-RUNNING = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+WAITING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING]
+RUNNING = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 def landing_sensor(job: Any) -> dg.SensorDefinition:
@@ -44,9 +44,10 @@ def landing_sensor(job: Any) -> dg.SensorDefinition:
             context.instance, space.catalog.highest_shard(), space.settings.shards.key_block
         )
         due = space.catalog.due_shards()
-        wanted = (shard for shard in due if not shard.is_given_up and not is_busy(context.instance, shard))
+        now_s = time.time()
+        wanted = (s for s in due if not s.is_given_up and not is_busy(context.instance, s, now_s))
         requests = [
-            dg.RunRequest(partition_key=shard.key, run_key=run_key(shard, time.time()))
+            dg.RunRequest(partition_key=shard.key, run_key=run_key(shard, now_s))
             for shard in itertools.islice(wanted, MAX_REQUESTS)
         ]
         skip = None if requests else dg.SkipReason(_why_nothing(found, due))
@@ -65,14 +66,21 @@ def run_key(shard: ShardRow, now_s: float) -> str:
     return f"{shard.key}:{shard.revision}:{shard.attempts}:{int(now_s) // RETRY_S}"
 
 
-def is_busy(instance: dg.DagsterInstance, shard: ShardRow) -> bool:
-    """True if a run of the shard will read its newest rows, or has: it waits, or it began after they came."""
+def is_busy(instance: dg.DagsterInstance, shard: ShardRow, now_s: float) -> bool:
+    """True if a run of the shard will read its newest rows, or has: it waits, or it began after they came.
+
+    Also true for a while after a person cancelled one.
+    """
     tags = {"dagster/partition": shard.key}
     if instance.get_runs(filters=dg.RunsFilter(tags=tags, statuses=WAITING), limit=1):
         return True
     running = instance.get_runs(filters=dg.RunsFilter(tags=tags, statuses=RUNNING), limit=10)
     newest = f"{shard.key}:{shard.revision}:"
-    return any(run.tags.get("dagster/run_key", "").startswith(newest) for run in running)
+    if any(run.tags.get("dagster/run_key", "").startswith(newest) for run in running):
+        return True
+    last = instance.get_run_records(filters=dg.RunsFilter(tags=tags), limit=1)
+    was_cancelled = bool(last) and last[0].dagster_run.status == dg.DagsterRunStatus.CANCELED
+    return was_cancelled and now_s - (last[0].end_time or 0) < RETRY_S
 
 
 def _why_nothing(found: Registration, due: list[ShardRow]) -> str:

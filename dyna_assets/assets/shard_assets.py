@@ -2,7 +2,10 @@
 
 # No postponed annotations here: Dagster reads those of an asset's or sensor's parameters as objects.
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import dagster as dg
@@ -14,8 +17,8 @@ from dyna_assets.shard_run import ShardRun, StepSummary
 from dyna_assets.stamps import STEPS
 
 OWNERS = ["team:data-engine"]
-RETRY = dg.RetryPolicy(max_retries=2, delay=2, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-"""For infrastructure only: nothing about a single episode raises out of a step."""
+MAX_RETRIES = 2
+RETRY_DELAY_S = 2.0
 
 RECORDINGS = dg.AssetKey(["landing", "recordings"])
 GATE_BEFORE = dg.AssetKey(["landing", "gate_before"])
@@ -35,7 +38,7 @@ def shard_asset(
 
     def define(body: AssetBody) -> dg.AssetsDefinition:
         return dg.asset(
-            body,
+            retried(body),
             key=key,
             deps=deps,
             partitions_def=SHARDS,
@@ -44,11 +47,39 @@ def shard_asset(
             owners=OWNERS,
             description=grain,
             code_version=STEPS[step].version if step in STEPS else "uploads:1",
-            retry_policy=RETRY,
             **options,
         )
 
     return define
+
+
+def retried(body: AssetBody) -> AssetBody:
+    """`body`, done again after an exception: nothing about a single episode raises, so it is infrastructure.
+
+    Not a retry policy of Dagster's, which also does a step again that a person cancelled.
+    """
+
+    @functools.wraps(body)
+    def once(*args: Any, **kwargs: Any) -> Any:
+        with _asking_for_retry():
+            return body(*args, **kwargs)
+
+    @functools.wraps(body)
+    def stream(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        with _asking_for_retry():
+            yield from body(*args, **kwargs)
+
+    return stream if inspect.isgeneratorfunction(body) else once
+
+
+@contextmanager
+def _asking_for_retry() -> Iterator[None]:
+    try:
+        yield
+    except (dg.Failure, dg.RetryRequested):
+        raise
+    except Exception as error:  # the edge of a step; an interrupt is no Exception and passes
+        raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=RETRY_DELAY_S) from error
 
 
 @shard_asset(

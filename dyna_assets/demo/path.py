@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,7 @@ def train(workspace: Workspace, manifest: dict[str, Any], steps: int) -> dict[st
             check=False,
             # boto, s3fs and delta-rs all read the store's place and keys from these
             env={**os.environ, **workspace.settings.s3.delta_options()},
-            preexec_fn=end_with_parent,
+            preexec_fn=partial(end_with_parent, os.getpid()),
         )
     if ended.returncode != 0:
         tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])

@@ -47,9 +47,9 @@ def _figures(report: DemoReport) -> Table:
         )
         table.add_row(
             "storage",
-            f"{summary.episode_mb / summary.camera_minutes:.2f} MB per camera-minute; "
-            f"raw {summary.raw_mb / summary.camera_minutes:.2f} MB "
-            f"({summary.camera_minutes:.1f} camera-minutes, {summary.hours:.3f} h)",
+            f"{summary.episode_mb / summary.camera_minutes:.2f} MB per camera-minute, "
+            f"raw {summary.raw_mb / summary.camera_minutes:.2f} (measured over {summary.camera_minutes:.1f} "
+            f"camera-minutes, {summary.hours:.3f} h)",
         )
     table.add_row(
         "manifest",

@@ -71,6 +71,8 @@ class Folder:
         # s3fs answers from its cache of earlier listings, where a new upload is missing
         self.fs.invalidate_cache()
         found = self.fs.find(self.path, detail=True)
+        if not found and is_local(self.fs) and os.path.isdir(self.path):
+            os.listdir(self.path)  # a folder that may not be read looks empty to `find`; this says so
         start = len(self.path.rstrip("/")) + 1
         infos = {name[start:]: _file_info(info, self.path) for name, info in sorted(found.items())}
         return {

@@ -60,8 +60,7 @@ def register_landing(
 
     versions: the step versions of now, which the rows of a shard share. seen: `listing` of an earlier look; if
     nothing changed since, no marker is read and the catalog is not asked. A fault of one upload quarantines
-    it, a landing folder that is gone is reported; the rest goes on.
-    Raises whatever a store raises that cannot be listed.
+    it, a landing folder that is gone or cannot be listed is reported; the rest goes on.
     """
     done = Registration()
     found: dict[str, list[FoundUpload]] = {}
@@ -72,6 +71,11 @@ def register_landing(
             done.unreachable[source.name] = (
                 f"source '{source.name}': its landing folder {source.landing} does not exist. "
                 "Create it, or correct 'landing' in its TOML file"
+            )
+        except Exception as error:  # the edge of a source: a store that is away must not stop the others
+            done.unreachable[source.name] = (
+                f"source '{source.name}': its landing folder {source.landing} cannot be listed: {error}. "
+                "Check 'landing' in its TOML file and [s3] in settings.toml"
             )
     looks = {name: [_looks(sources[name], upload) for upload in uploads] for name, uploads in found.items()}
     done.listing = hashlib.sha256(repr(looks).encode(errors="surrogateescape")).hexdigest()

@@ -112,3 +112,12 @@ def tick(house: House, cursor: str | None = None) -> dg.SensorResult:
         result = sensor(context)
     assert isinstance(result, dg.SensorResult)
     return result
+
+
+@contextmanager
+def again_on(house: House) -> Iterator[House]:
+    """The same house after its settings changed, as another process would open it."""
+    home = house.workspace.home
+    workspace = opened(str(home.path), Settings.load(home).s3)
+    yield House(workspace, build(home), house.instance)
+    workspace.catalog.close()

@@ -80,6 +80,15 @@ def test_what_cannot_be_done_is_one_message_and_exit_code_2(
         ("lakes = 'x'", r"settings\.toml: unknown key 'lakes'; did you mean 'lake'\?"),
         ("[s3]\nendpoint = 'x'", r"unknown key 's3\.endpoint'; did you mean 'endpoint_url'\?"),
         ("workers = 0", r"key 'workers' = 0"),
+        ("workers = true", r"key 'workers' = True"),
+        ("database_url = 'mysql://host/x'", r"expected a URL like postgresql://user@host/database"),
+        ("database_url = ''", r"expected a URL like postgresql://user@host/database"),
+        ("lake = 'gs://foo/bar'", r"expected a folder or s3://bucket/prefix"),
+        (
+            "lake = 's3://none/x'\n[s3]\nendpoint_url = 'http://127.0.0.1:1'\nregion_name = 'x'\n"
+            "aws_access_key_id = 'k'\naws_secret_access_key = 's'\nmax_attempts = 1",
+            r"lake s3://none/x: its tables cannot be created or opened.*Check 'lake' and \[s3\] in",
+        ),
         ("lake = [", r"settings\.toml: not valid TOML"),
         ("database_url = 'postgresql://nobody@127.0.0.1:1/none'", r"the catalog's database cannot be used"),
     ],

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
-from path_house import House, tick
+from path_house import House, again_on, tick
 
+from dyna_assets.assets.landing import RETRY_S, is_busy
+from dyna_assets.assets.resources import opened
 from dyna_assets.corpus import rejections
 from dyna_assets.errors import CurationError
 from dyna_assets.profiles import profile_named
@@ -255,3 +258,35 @@ def test_hashes_are_verified_also_where_only_the_probe_is_selected(house: House)
         assert run is not None
         assert run.run("recordings").num_rejected == 1
     assert len(house.workspace.catalog.quarantined()) == 1
+
+
+def test_a_store_that_is_away_stops_no_other_source(house: House) -> None:
+    house.simulate(1)
+    away = (house.workspace.home.sources / "sim.toml").read_text().replace('name = "sim"', 'name = "away"')
+    away = re.sub(r'landing = ".*"', 'landing = "s3://none/landing"', away)
+    (house.workspace.home.sources / "away.toml").write_text(away)
+    settings = house.workspace.home.settings
+    settings.write_text(
+        settings.read_text()
+        + '[s3]\nendpoint_url = "http://127.0.0.1:1"\nmax_attempts = 1\naws_access_key_id = "k"\n'
+        'aws_secret_access_key = "s"\n'
+    )
+    opened.cache_clear()
+    with again_on(house) as again:
+        done = again.run()
+        reason = done.registration.unreachable["away"]
+        assert "landing folder s3://none/landing cannot be listed" in reason
+        assert again.curate().totals.num_rows == 1
+
+
+def test_a_cancelled_run_is_not_asked_for_again_at_once(house: House) -> None:
+    house.simulate(1)
+    assert tick(house).run_requests
+    (shard,) = house.workspace.catalog.due_shards()
+    job = house.definitions.resolve_job_def("ingest_online")
+    house.instance.add_dynamic_partitions("shards", [shard.key])
+    run = house.instance.create_run_for_job(job, tags={"dagster/partition": shard.key})
+    house.instance.report_run_canceled(run)
+    assert is_busy(house.instance, shard, time.time())
+    assert not is_busy(house.instance, shard, time.time() + RETRY_S + 60)
+    assert not tick(house).run_requests

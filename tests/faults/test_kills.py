@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import duckdb
@@ -44,10 +44,12 @@ def start_worker(workspace: Workspace) -> subprocess.Popen[str]:
     )
 
 
-def assert_whole(workspace: Workspace, out: Path) -> None:
+def assert_whole(workspace: Workspace, out: Path, where: str = "true") -> None:
     """Every upload is one passing episode, its file is there and whole, and nothing else lies about."""
     with duckdb.connect() as connection:
-        made = curate(CurationSpec(name="all"), workspace.warehouse, connection, out, lake=workspace.lake)
+        made = curate(
+            CurationSpec(name="all", where=where), workspace.warehouse, connection, out, lake=workspace.lake
+        )
     assert made.totals.num_rows == NUM_UPLOADS
     manifest = Manifest.open(out)
     for row in range(NUM_UPLOADS):
@@ -80,16 +82,33 @@ def test_a_worker_killed_at_several_moments_leaves_a_state_that_the_next_one_com
 
 
 def test_ctrl_c_ends_the_worker_soon_and_leaves_no_process(workspace: Workspace, tmp_path: Path) -> None:
+    record_uploads(
+        workspace.home.landing / "sim", 1, start=NUM_UPLOADS - 1, seconds=40.0, size=(240, 320), seed=1
+    )
     worker = start_worker(workspace)
-    time.sleep(5)
+    wait_until(
+        lambda: bool(judged(workspace))
+    )  # the gate before is through, the long episode is being encoded
+    time.sleep(1.0)
     os.killpg(worker.pid, signal.SIGINT)
-    output, _ = worker.communicate(timeout=20)
-    assert worker.returncode in (0, 130), output  # 0: it was done before
-    assert children_of(worker.pid) == []
+    output, _ = worker.communicate(timeout=15)
+    assert worker.returncode == 130, output
+    wait_until(lambda: children_of(worker.pid) == [], seconds=10)
     worker = start_worker(workspace)
     output, _ = worker.communicate()
     assert worker.returncode == 0, output
-    assert_whole(workspace, tmp_path / "all.arrow")
+    assert_whole(workspace, tmp_path / "all.arrow", where="duration_s < 10")  # the long one has another size
+
+
+def judged(workspace: Workspace) -> list[dict[str, object]]:
+    return workspace.warehouse.current("qc_verdicts", 0)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.05)
 
 
 def test_a_database_killed_in_the_middle_of_a_run_costs_only_time(

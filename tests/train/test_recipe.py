@@ -106,7 +106,7 @@ def kill_a_rank_once(checkpoint, killed):
     """Wait for `checkpoint`, then kill one rank of the job below this process."""
     while not checkpoint.exists():
         time.sleep(0.01)
-    below = psutil.Process().children(recursive=True)
+    below = [one for one in psutil.Process().children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
     ranks = [
         one for one in below if one.cmdline()[-2] == "dyna_train.recipe.train" and len(one.cmdline()) < 6
     ]
