@@ -202,7 +202,7 @@ def report(stages: Stages, libav_cpu_s: float) -> Report:
     ]
     ratio = cpu["episodes"] / libav_cpu_s
     figures.append(
-        Figure("episodes.cpu_over_libav", ratio, "ratio", bar=1.25, limit=1.0, peers={"libav alone": 1.0})
+        Figure("episodes.cpu_over_libav", ratio, "ratio", limit=1.0, peers={"libav alone": 1.0})
     )
     figures.append(Figure("path.wall", sum(path.values()), unit, limit=libav_cpu_s))
     share = path[slowest] / sum(path.values())
