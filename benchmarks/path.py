@@ -201,9 +201,7 @@ def report(stages: Stages, libav_cpu_s: float) -> Report:
         for stage, seconds in cpu.items()
     ]
     ratio = cpu["episodes"] / libav_cpu_s
-    figures.append(
-        Figure("episodes.cpu_over_libav", ratio, "ratio", limit=1.0, peers={"libav alone": 1.0})
-    )
+    figures.append(Figure("episodes.cpu_over_libav", ratio, "ratio", limit=1.0, peers={"libav alone": 1.0}))
     figures.append(Figure("path.wall", sum(path.values()), unit, limit=libav_cpu_s))
     share = path[slowest] / sum(path.values())
     notes = (
