@@ -131,11 +131,11 @@ def worker(
     import time
 
     from dyna_assets.definitions import build
-    from dyna_assets.instance import open_instance, write_instance
+    from dyna_assets.instance import open_instance, prepare_instance
     from dyna_assets.worker import drain
 
     workspace = _workspace()
-    write_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
+    prepare_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
     with open_instance(workspace.home) as instance:
         while True:
             done = drain(workspace, instance, build(workspace.home), profile, retry_given_up=once)

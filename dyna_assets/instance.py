@@ -7,11 +7,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import NullPool, create_engine, func, inspect, select, text
+
+from dyna_assets.catalog.shard_lock import DAGSTER_TABLES_LOCK
 from dyna_assets.home import Home
 
 if TYPE_CHECKING:
     from dagster import DagsterInstance
 
+_WHOLE = "dagster tables complete"
 _HEADER = """\
 # Dagster's settings of this home. dyna-assets writes this file anew when it starts; edit settings.toml instead.
 # JSON is YAML.
@@ -32,6 +36,42 @@ def write_instance(home: Home, url: str, *, workers: int) -> Path:
             file.write(content)
         part.replace(path)
     return home.dagster
+
+
+def prepare_instance(home: Home, url: str, *, workers: int) -> Path:
+    """`write_instance`, and Dagster's tables made whole; returns the value of DAGSTER_HOME."""
+    folder = write_instance(home, url, workers=workers)
+    make_tables(home, url)
+    return folder
+
+
+def make_tables(home: Home, url: str) -> None:
+    """Make Dagster's tables whole, once: one process at a time, and anew where an earlier one was killed at it.
+
+    Dagster makes them one by one, and takes what a killed process left for an instance of an older version.
+    """
+    engine = create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(select(func.pg_advisory_lock(*DAGSTER_TABLES_LOCK)))  # until the connection closes
+        if connection.scalar(text("SELECT obj_description('public'::regnamespace)")) == _WHOLE:
+            return
+        names = set(inspect(connection).get_table_names())
+        if "runs" not in names or connection.scalar(text("SELECT count(*) FROM public.runs")) == 0:
+            for name in sorted(_dagster_tables() & names):
+                connection.execute(text(f'DROP TABLE public."{name}" CASCADE'))
+        with open_instance(home) as instance:
+            instance.get_runs(limit=1)
+            instance.all_instigator_state()
+        connection.execute(text(f"COMMENT ON SCHEMA public IS '{_WHOLE}'"))
+
+
+def _dagster_tables() -> set[str]:
+    from dagster._core.storage.event_log.schema import SqlEventLogStorageMetadata
+    from dagster._core.storage.runs.schema import RunStorageSqlMetadata
+    from dagster._core.storage.schedules.schema import ScheduleStorageSqlMetadata
+
+    metadata = (SqlEventLogStorageMetadata, RunStorageSqlMetadata, ScheduleStorageSqlMetadata)
+    return {"alembic_version", *(name for one in metadata for name in one.tables)}
 
 
 def open_instance(home: Home) -> DagsterInstance:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from dyna_assets.errors import SetupError
-from dyna_assets.instance import write_instance
+from dyna_assets.instance import prepare_instance
 from dyna_assets.workspace import Workspace
 
 HOST = "127.0.0.1"
@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 def serve(workspace: Workspace, *, port: int, workspace_file: Path | None) -> None:
     """Become `dagster dev`. Raises SetupError if the port is taken."""
     check_port_is_free(port)
-    home = write_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
+    home = prepare_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
     where = ["-w", str(workspace_file)] if workspace_file else ["-m", "dyna_assets.definitions"]
     env = {**os.environ, "DAGSTER_HOME": str(home), "DYNA_HOME": str(workspace.home.path)}
     command = [sys.executable, "-m", "dagster", "dev", *where, "-h", HOST, "-p", str(port)]

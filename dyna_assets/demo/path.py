@@ -25,7 +25,7 @@ from dyna_assets.curation.curate import READS
 from dyna_assets.definitions import build
 from dyna_assets.describe import add_source, landing_uri, source_name
 from dyna_assets.errors import UploadError
-from dyna_assets.instance import open_instance, write_instance
+from dyna_assets.instance import open_instance, prepare_instance
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.simulate import record_uploads
 from dyna_assets.worker import Drained, drain
@@ -79,7 +79,7 @@ def _run_demo(
     else:
         source = add_source(workspace, source_name(landing_uri(landing)), landing_uri(landing))
     report = DemoReport(source.name)
-    write_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
+    prepare_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
     definitions = build(workspace.home)
     with open_instance(workspace.home) as instance:
         with _timed(report, "ingest"):

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from sqlalchemy import NullPool, create_engine, text
 
 from dyna_assets.catalog.server import ensure_server, stop_server
 from dyna_assets.curation.curate import CurationSpec, curate
 from dyna_assets.describe import add_source
 from dyna_assets.home import Home
+from dyna_assets.instance import open_instance, prepare_instance
 from dyna_assets.simulate import record_uploads
 from dyna_assets.workspace import Workspace
 from dyna_train.episode.reader import Episode
@@ -125,3 +127,16 @@ def test_a_database_killed_in_the_middle_of_a_run_costs_only_time(
         output, _ = worker.communicate()
     assert worker.returncode == 0, output
     assert_whole(workspace, tmp_path / "all.arrow")
+
+
+def test_a_process_killed_while_dagsters_tables_are_made_leaves_nothing_in_the_way(
+    workspace: Workspace,
+) -> None:
+    engine = create_engine(workspace.database_url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:  # what such a kill leaves: some of the tables, and no version
+        connection.execute(text("CREATE TABLE public.runs (id bigint)"))
+        connection.execute(text("CREATE TABLE public.event_logs (id bigint)"))
+    prepare_instance(workspace.home, workspace.database_url, workers=1)
+    with open_instance(workspace.home) as instance:
+        assert instance.get_runs() == []
+        assert not instance.has_dynamic_partition("shards", "shard-000000")
