@@ -136,9 +136,10 @@ def worker(
 
     workspace = _workspace()
     prepare_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
+    definitions = build(workspace.home)
     with open_instance(workspace.home) as instance:
         while True:
-            done = drain(workspace, instance, build(workspace.home), profile, retry_given_up=once)
+            done = drain(workspace, instance, definitions, profile, retry_given_up=once)
             code = _say_what_was_done(workspace, done)
             if once:
                 raise typer.Exit(code)
