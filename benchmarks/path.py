@@ -32,11 +32,11 @@ from dyna_assets.profiles import profile_named
 from dyna_assets.shard_session import open_shard
 from dyna_assets.simulate import record_uploads
 from dyna_assets.workspace import Workspace
-from dyna_train.episode.encode import x264_params
 from dyna_train.episode.layout import plan_layout
 from dyna_train.loader import EpisodeDataset
 from dyna_train.manifest import Manifest
 from dyna_train.recipe.train import RecipeConfig, Run
+from dyna_train.video.encode import x264_params
 from dyna_train.window import WindowSpec
 from dyna_train.world import World
 

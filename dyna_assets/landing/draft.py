@@ -153,7 +153,9 @@ def _section(name: str, values: Config, comment: str) -> list[str]:
     lines = ["", f"# {comment}", f"[{name}]"]
     for key, field in type(values).model_fields.items():
         comment = f"  # {field.description}" if field.description else ""
-        lines.append(f"{key} = {_value(getattr(values, key))}{comment}")
+        value = getattr(values, key)
+        if value is not None:  # TOML has no null: what is not set is left out
+            lines.append(f"{key} = {_value(value)}{comment}")
     return lines
 
 

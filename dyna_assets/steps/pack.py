@@ -62,7 +62,9 @@ def write_episode(
     seen: Counter[str] = Counter()
     layout = plan_layout(row.source.encoding.pattern, plan.rate_hz)
     vectors = {f"/{name}": series for name, series in plan.vectors.items()}
-    with EpisodeWriter.create(path, header, layout, crf=row.source.encoding.crf, vectors=vectors) as writer:
+    with EpisodeWriter.create(
+        path, header, layout, quality=row.source.encoding.chosen, vectors=vectors
+    ) as writer:
         for message in recording.read(list(camera_of)):
             index = seen[message.topic]
             seen[message.topic] += 1

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from mcap.records import Message
 
-from dyna_train.episode.encode import CameraEncoder
 from dyna_train.episode.profile import CameraTrack
 from dyna_train.episode.schemas import encode_video
+from dyna_train.video.encode import CameraEncoder
 
 
 @dataclass(slots=True)

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from dyna_train.episode.blocks import read_block, step_dtype
 from dyna_train.episode.container import chunk_head_bytes
-from dyna_train.episode.decode import decode_gop
 from dyna_train.episode.index import CAPTURE_NAME, EpisodeIndex, crc_of, unpack_arrays
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.pixels import FrameConverter
 from dyna_train.episode.profile import STATE_GROUP, EpisodeHeader, Role, grid_times_ns
 from dyna_train.episode.source import ByteSource, ReadCounters, open_source
 from dyna_train.episode.tail import Tail, attachment_data, read_tail
 from dyna_train.errors import BadInput, CorruptEpisode, EpisodeError
+from dyna_train.video.decode import decode_gop
+from dyna_train.video.pixels import FrameConverter
 
 
 class Episode:

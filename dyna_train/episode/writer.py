@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from dyna_train.episode.blocks import build_block
 from dyna_train.episode.camera_queue import CameraQueue
 from dyna_train.episode.container import ChunkRecords, McapSink, Place, finished
-from dyna_train.episode.encode import CameraEncoder, codec_params
 from dyna_train.episode.index import (
     CAPTURE_NAME,
     INDEX_NAME,
@@ -40,6 +39,7 @@ from dyna_train.episode.profile import (
     RECORD_SYNC,
     STATE_GROUP,
     VIDEO_GROUP,
+    CameraTrack,
     EpisodeHeader,
     camera_metadata,
     episode_records,
@@ -54,6 +54,7 @@ from dyna_train.episode.schemas import (
 )
 from dyna_train.errors import BadInput
 from dyna_train.files import publish
+from dyna_train.video.encode import CameraEncoder, Quality, codec_params
 
 Vector = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Values float32 [T, D] and capture times int64 [T] ns of one vector topic."""
@@ -106,25 +107,23 @@ class EpisodeWriter:
         header: EpisodeHeader,
         layout: EpisodeLayout,
         *,
-        crf: int,
+        quality: Quality,
         vectors: Mapping[str, Vector],
     ) -> EpisodeWriter:
         """Start a file that will appear under the local `path`.
 
-        crf: x264's quality, 0-51, lower is better. vectors: for every vector topic of the header its values
+        quality: one of `QUALITIES`, or your own. vectors: for every vector topic of the header its values
         float32 [T, D] and capture times int64 [T] ns, T = num_steps. Raises BadInput naming the topic.
         """
         _check_vectors(header, vectors)
-        if not 0 <= crf <= 51:
-            raise BadInput(f"{path}: crf {crf}, expected 0 (lossless) to 51; 18 is the default of sources")
         cameras = [
-            CameraQueue(track, channel_id, CameraEncoder(track, header.rate_hz, layout.gop, crf))
+            CameraQueue(track, channel_id, _encoder(track, header.rate_hz, layout.gop, quality))
             for channel_id, track in enumerate(header.cameras, start=1)
         ]
         with ExitStack() as resources:
             part = resources.enter_context(publish(path))
             sink = McapSink(resources.enter_context(part.open("wb")))
-            sink.begin("", PROFILE, schemas(), _channels(header, layout, crf))
+            sink.begin("", PROFILE, schemas(), _channels(header, layout, quality))
             return cls(Path(path), header, layout, cameras, vectors, sink, resources.pop_all())
 
     def add_frame(self, camera: str, frame: av.VideoFrame, capture_ns: int) -> None:
@@ -150,7 +149,7 @@ class EpisodeWriter:
                 f"{self._path}: camera {camera}, step {step}: capture time {capture_ns} ns is negative"
             )
         queue.capture_ns.append(int(capture_ns))
-        queue.put(queue.encoder.encode(frame))
+        queue.put(queue.encoder.encode(frame, step))
         self._write_whole_chunks()
 
     def finish(self, quality: Mapping[str, str] | None = None) -> EpisodeFile:
@@ -279,8 +278,12 @@ class EpisodeWriter:
         )
 
 
-def _channels(header: EpisodeHeader, layout: EpisodeLayout, crf: int) -> list[Channel]:
-    params = codec_params(layout.gop, crf)
+def _encoder(track: CameraTrack, rate_hz: float, gop: int, quality: Quality) -> CameraEncoder:
+    return CameraEncoder(track.name, track.width, track.height, rate_hz=rate_hz, gop=gop, quality=quality)
+
+
+def _channels(header: EpisodeHeader, layout: EpisodeLayout, quality: Quality) -> list[Channel]:
+    params = codec_params(layout.gop, quality)
     described = [
         (track.topic, VIDEO_SCHEMA_ID, camera_metadata(track, header.rate_hz, layout.gop, params))
         for track in header.cameras

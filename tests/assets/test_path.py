@@ -202,11 +202,11 @@ def test_a_bumped_align_version_redoes_the_files_and_the_gate_after_but_not_the_
     assert objects.items() <= house.objects().items()  # objects are immutable: what was made before stays
 
 
-def test_a_changed_crf_in_the_sources_toml_makes_its_files_anew(house: House) -> None:
+def test_a_changed_quality_in_the_sources_toml_makes_its_files_anew(house: House) -> None:
     house.simulate(1)
     house.run()
     (before,) = house.rows("episodes")
-    house.edit_source("sim", "crf = 18", "crf = 30")
+    house.edit_source("sim", 'quality = "default"', 'quality = "train"')
     house.run("reprocess")
     (after,) = house.rows("episodes")
     assert after["size_bytes"] < before["size_bytes"]

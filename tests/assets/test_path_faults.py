@@ -198,7 +198,7 @@ def test_an_upload_that_its_reader_refused_gets_a_second_look_from_another_reade
 def test_a_file_that_no_gate_has_seen_is_in_no_manifest(house: House) -> None:
     house.simulate(2)
     house.run()
-    house.edit_source("sim", "crf = 18", "crf = 30")
+    house.edit_source("sim", 'quality = "default"', 'quality = "train"')
     shard = house.workspace.catalog.shard("shard-000000")
     assert shard is not None
     with open_shard(house.workspace, shard.key, profile_named("reprocess"), run_id="killed") as run:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import CameraTrack, EpisodeHeader, VectorTrack, grid_times_ns
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter, Vector
+from dyna_train.video.encode import Quality
 
 BLOCK = 8  # pixels: one luma transform block, so the codec keeps its value
 START_NS = 1_700_000_000_123_456_789
@@ -99,7 +100,9 @@ def write_painted(
 ) -> tuple[EpisodeHeader, EpisodeFile]:
     """A painted episode whose quality was completed at the end; returns the header as it should read back."""
     described = header(num_steps, cameras, vectors, rate_hz)
-    with EpisodeWriter.create(path, described, layout, crf=18, vectors=vectors_of(described)) as writer:
+    with EpisodeWriter.create(
+        path, described, layout, quality=Quality(18), vectors=vectors_of(described)
+    ) as writer:
         for number, camera in enumerate(described.cameras):
             capture_T = camera_capture_ns(described, number).tolist()
             for step in range(num_steps):

@@ -19,6 +19,7 @@ from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import CameraTrack, EpisodeHeader, VectorTrack, episode_path
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.manifest import Features, ManifestInfo, Statistics, VectorStatistics, write_manifest
+from dyna_train.video.encode import Quality
 
 RATE_HZ = 10.0
 SIZE = (48, 64)
@@ -130,7 +131,9 @@ def write_episode(
         "/action/arm": (action_of(number, num_steps), times),
     }
     part = folder / f"part-{number}.mcap"
-    with EpisodeWriter.create(part, header, EpisodeLayout(5, 2, 10), crf=10, vectors=vectors) as writer:
+    with EpisodeWriter.create(
+        part, header, EpisodeLayout(5, 2, 10), quality=Quality(10), vectors=vectors
+    ) as writer:
         for place, camera in enumerate(cameras):
             for step in range(num_steps):
                 pixels = np.full((camera.height, camera.width, 3), grey_of(place, step), np.uint8)

@@ -28,6 +28,7 @@ from dyna_train.episode.reader import Episode
 from dyna_train.episode.source import merge_ranges
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.errors import BadInput, EpisodeError
+from dyna_train.video.encode import Quality
 
 NUM_STEPS = 50
 
@@ -152,7 +153,9 @@ def test_vectors_come_back_bit_for_bit_whatever_floats_they_hold(tmp_path_factor
         for track in tracks
     }
     path = tmp_path_factory.mktemp("vectors") / "e.mcap"
-    with EpisodeWriter.create(path, described, EpisodeLayout(3, 2, 12), crf=18, vectors=vectors) as writer:
+    with EpisodeWriter.create(
+        path, described, EpisodeLayout(3, 2, 12), quality=Quality(18), vectors=vectors
+    ) as writer:
         writer.finish()
     with Episode.open(path) as episode:
         for topic, (values_TD, capture_T) in vectors.items():

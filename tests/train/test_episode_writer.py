@@ -37,6 +37,7 @@ from dyna_train.episode.reader import Episode
 from dyna_train.episode.schemas import parse_video
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.errors import BadInput
+from dyna_train.video.encode import Quality
 
 NUM_STEPS = 50  # two state blocks and a rest, five video chunks, a last GOP of two
 
@@ -207,7 +208,7 @@ def test_picture_types_of_source_frames_do_not_reach_the_encoder(tmp_path):
     camera = CameraTrack("top", 64, 48)
     described = header(24, [camera], [])
     path = tmp_path / "e.mcap"
-    with EpisodeWriter.create(path, described, LAYOUT, crf=18, vectors={}) as writer:
+    with EpisodeWriter.create(path, described, LAYOUT, quality=Quality(18), vectors={}) as writer:
         for step in range(24):
             frame = paint(step, 0, 64, 48).reformat(format="yuv420p")
             frame.pict_type = (1, 3, 2)[step % 3]
@@ -221,7 +222,9 @@ def test_picture_types_of_source_frames_do_not_reach_the_encoder(tmp_path):
 def test_one_frame_object_may_stand_for_many_steps(tmp_path):
     described = header(20, [CameraTrack("top", 64, 48)], [])
     held = paint(3, 0, 64, 48).reformat(format="yuv420p")
-    with EpisodeWriter.create(tmp_path / "e.mcap", described, LAYOUT, crf=18, vectors={}) as writer:
+    with EpisodeWriter.create(
+        tmp_path / "e.mcap", described, LAYOUT, quality=Quality(18), vectors={}
+    ) as writer:
         for _ in range(20):
             writer.add_frame("top", held, START_NS)
         assert writer.finish().num_steps == 20
@@ -230,7 +233,9 @@ def test_one_frame_object_may_stand_for_many_steps(tmp_path):
 def test_equal_input_gives_equal_bytes_whatever_pace_the_cameras_have(tmp_path):
     described, made = write_painted(tmp_path / "one.mcap", 30)
     path = tmp_path / "two.mcap"
-    with EpisodeWriter.create(path, described, LAYOUT, crf=18, vectors=vectors_of(described)) as writer:
+    with EpisodeWriter.create(
+        path, described, LAYOUT, quality=Quality(18), vectors=vectors_of(described)
+    ) as writer:
         for step in range(30):
             for number, camera in enumerate(CAMERAS):
                 capture_ns = int(camera_capture_ns(described, number)[step])
@@ -255,7 +260,9 @@ def test_a_camera_that_stops_early_leaves_no_file_and_is_named_with_its_step(tmp
     message = r"camera left\.wrist ends before step 7; expected 20 frames"
     with (
         pytest.raises(BadInput, match=message),
-        EpisodeWriter.create(path, described, LAYOUT, crf=18, vectors=vectors_of(described)) as writer,
+        EpisodeWriter.create(
+            path, described, LAYOUT, quality=Quality(18), vectors=vectors_of(described)
+        ) as writer,
     ):
         for number, (camera, frames) in enumerate(zip(CAMERAS, (20, 7, 20), strict=True)):
             for step in range(frames):
@@ -278,7 +285,9 @@ def test_a_frame_that_does_not_fit_is_refused_and_leaves_no_file(
     described = header(3, [CAMERAS[0]], [])
     with (
         pytest.raises(BadInput, match=message),
-        EpisodeWriter.create(tmp_path / "e.mcap", described, LAYOUT, crf=18, vectors={}) as writer,
+        EpisodeWriter.create(
+            tmp_path / "e.mcap", described, LAYOUT, quality=Quality(18), vectors={}
+        ) as writer,
     ):
         writer.add_frame("top", paint(0, 0, 64, 48), 0)
         writer.add_frame("top", paint(1, 0, 64, 48), 0)
@@ -290,7 +299,9 @@ def test_a_frame_beyond_the_last_step_is_refused(tmp_path):
     described = header(1, [CAMERAS[0]], [])
     with (
         pytest.raises(BadInput, match="camera top: frame for step 1, expected 1 frames in all"),
-        EpisodeWriter.create(tmp_path / "e.mcap", described, LAYOUT, crf=18, vectors={}) as writer,
+        EpisodeWriter.create(
+            tmp_path / "e.mcap", described, LAYOUT, quality=Quality(18), vectors={}
+        ) as writer,
     ):
         writer.add_frame("top", paint(0, 0, 64, 48), 0)
         writer.add_frame("top", paint(1, 0, 64, 48), 0)
@@ -303,7 +314,7 @@ def test_an_exception_of_the_caller_leaves_the_old_file_as_it_was(tmp_path):
     described = header(20, [CAMERAS[0]], [])
     with (
         pytest.raises(KeyError, match="the robot is gone"),
-        EpisodeWriter.create(path, described, LAYOUT, crf=18, vectors={}) as writer,
+        EpisodeWriter.create(path, described, LAYOUT, quality=Quality(18), vectors={}) as writer,
     ):
         writer.add_frame("top", paint(0, 0, 64, 48), 0)
         raise KeyError("the robot is gone")
@@ -314,7 +325,9 @@ def test_an_exception_of_the_caller_leaves_the_old_file_as_it_was(tmp_path):
 def test_leaving_a_writer_without_finish_is_an_error_and_leaves_no_file(tmp_path):
     with (
         pytest.raises(RuntimeError, match=r"left without finish\(\); no file was written"),
-        EpisodeWriter.create(tmp_path / "e.mcap", header(1, [CAMERAS[0]], []), LAYOUT, crf=18, vectors={}),
+        EpisodeWriter.create(
+            tmp_path / "e.mcap", header(1, [CAMERAS[0]], []), LAYOUT, quality=Quality(18), vectors={}
+        ),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -335,17 +348,23 @@ def test_vectors_that_do_not_fit_the_header_are_refused_by_topic(tmp_path):
     ]:
         with pytest.raises(BadInput, match=message):
             EpisodeWriter.create(
-                tmp_path / "e.mcap", described, LAYOUT, crf=18, vectors=good | {"/state/arm": wrong}
+                tmp_path / "e.mcap",
+                described,
+                LAYOUT,
+                quality=Quality(18),
+                vectors=good | {"/state/arm": wrong},
             )
     del good["/state/arm"]
     with pytest.raises(BadInput, match=r"vectors for \['/action/arm', '/state/gripper'\], the header has"):
-        EpisodeWriter.create(tmp_path / "e.mcap", described, LAYOUT, crf=18, vectors=good)
+        EpisodeWriter.create(tmp_path / "e.mcap", described, LAYOUT, quality=Quality(18), vectors=good)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_quality_that_x264_does_not_know_is_refused_before_any_frame(tmp_path):
     with pytest.raises(BadInput, match=r"crf 52, expected 0 \(lossless\) to 51"):
-        EpisodeWriter.create(tmp_path / "e.mcap", header(1, [CAMERAS[0]], []), LAYOUT, crf=52, vectors={})
+        EpisodeWriter.create(
+            tmp_path / "e.mcap", header(1, [CAMERAS[0]], []), LAYOUT, quality=Quality(52), vectors={}
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -354,7 +373,7 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from episode_samples import *
 described = header(60)
-with EpisodeWriter.create(sys.argv[1], described, LAYOUT, crf=18, vectors=vectors_of(described)) as writer:
+with EpisodeWriter.create(sys.argv[1], described, LAYOUT, quality=Quality(18), vectors=vectors_of(described)) as writer:
     for step in range(40):
         for number, camera in enumerate(CAMERAS):
             writer.add_frame(camera.name, paint(step, number, camera.width, camera.height), START_NS)
@@ -384,7 +403,9 @@ def test_any_gop_length_is_kept_exactly(tmp_path, gop):
 def test_a_scene_cut_in_the_middle_of_a_gop_makes_no_keyframe(tmp_path):
     described = header(18, [CameraTrack("top", 64, 48)], [])
     rng = np.random.default_rng(0)
-    with EpisodeWriter.create(tmp_path / "e.mcap", described, LAYOUT, crf=18, vectors={}) as writer:
+    with EpisodeWriter.create(
+        tmp_path / "e.mcap", described, LAYOUT, quality=Quality(18), vectors={}
+    ) as writer:
         for _ in range(18):
             noise = rng.integers(0, 256, (48, 64, 3), np.uint8)
             writer.add_frame("top", av.VideoFrame.from_ndarray(noise, "rgb24"), START_NS)

@@ -19,6 +19,7 @@ from PIL import Image
 from dyna_train.episode.profile import CameraTrack
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.writer import EpisodeWriter
+from dyna_train.video.encode import Quality
 
 LUMA = {6: (0.299, 0.587, 0.114), 1: (0.2126, 0.7152, 0.0722), 9: (0.2627, 0.6780, 0.0593)}
 
@@ -48,7 +49,9 @@ def assert_same_colours(
 def through_a_file(folder: Path, frames: list[av.VideoFrame], crf: int = 14) -> NDArray[np.uint8]:
     camera = CameraTrack("top", frames[0].width, frames[0].height)
     described = header(len(frames), [camera], [])
-    with EpisodeWriter.create(folder / "e.mcap", described, LAYOUT, crf=crf, vectors={}) as writer:
+    with EpisodeWriter.create(
+        folder / "e.mcap", described, LAYOUT, quality=Quality(crf), vectors={}
+    ) as writer:
         for frame in frames:
             writer.add_frame("top", frame, START_NS)
         writer.finish()
