@@ -6,7 +6,8 @@
     │   └── ManifestError   a manifest file
     ├── EpisodeError        an episode file is not what its profile promises
     │   ├── TruncatedEpisode
-    │   └── CorruptEpisode
+    │   ├── CorruptEpisode
+    │   └── MissingFrame        a camera has a gap there
     └── MissingExtra        an optional part is not installed
 
 A message says what is wrong, where, what was expected, what was found, and what to do.
@@ -39,6 +40,10 @@ class TruncatedEpisode(EpisodeError):
 
 class CorruptEpisode(EpisodeError):
     """Bytes of an episode file are not the ones that were written."""
+
+
+class MissingFrame(EpisodeError):
+    """A camera has no frame at a step that was asked for."""
 
 
 class MissingExtra(DynaError, ImportError):

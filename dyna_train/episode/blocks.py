@@ -3,12 +3,13 @@
 Every record of a topic has the same length, and a block holds the records of step 0, of step 1, ... each
 in header order. So a block is an array of steps, and a topic is a strided view of it.
 
-Array axes: T steps, D dimensions.
+Array axes: T steps, H asked rows, B bytes of one step, D dimensions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from mcap.opcode import Opcode
@@ -18,7 +19,7 @@ from dyna_train.episode.container import RECORD_HEAD_BYTES, ChunkRecords
 from dyna_train.episode.schemas import vector_head
 
 
-def step_dtype(dims: Sequence[int]) -> np.dtype[np.void]:
+def _step_dtype(dims: Sequence[int]) -> np.dtype[np.void]:
     """All vector records of one step, packed: field i is the MCAP message record of topic i."""
     return np.dtype([(str(i), _record_dtype(dim)) for i, dim in enumerate(dims)])
 
@@ -35,7 +36,7 @@ def build_block(
     grid_ns: int64 [T]. For topic i: channels[i] its id, values[i] float32 [T, D], capture_ns[i] int64 [T].
     """
     num_steps = len(grid_ns)
-    dtype = step_dtype([topic_TD.shape[1] for topic_TD in values])
+    dtype = _step_dtype([topic_TD.shape[1] for topic_TD in values])
     block = np.zeros(num_steps, dtype)
     offsets = {}
     for i, channel in enumerate(channels):
@@ -55,10 +56,36 @@ def build_block(
     return ChunkRecords(block.tobytes(), int(grid_ns[0]), int(grid_ns[-1]), offsets)
 
 
-def read_block(data: bytes, dims: Sequence[int]) -> list[NDArray[np.float32]]:
-    """Values of every topic in an uncompressed block, float32 [T, D] each, copied out of it."""
-    block = np.frombuffer(data, step_dtype(dims))
-    return [np.ascontiguousarray(block[str(i)]["values"], dtype=np.float32) for i in range(len(dims))]
+@dataclass(frozen=True, slots=True)
+class VectorPlaces:
+    """Where the values of every vector topic lie within the bytes of one step; the same for all steps."""
+
+    step_bytes: int
+    spans: tuple[tuple[int, int], ...]
+    """First and end byte of each topic's values, in header order."""
+
+    @classmethod
+    def of(cls, dims: Sequence[int]) -> VectorPlaces:
+        """For topics of these dimensions."""
+        spans, at = [], 0
+        for dim in dims:
+            record = _record_dtype(dim)
+            start = at + record.itemsize - 4 * dim
+            spans.append((start, start + 4 * dim))
+            at += record.itemsize
+        return cls(at, tuple(spans))
+
+    def gather(
+        self, steps_TB: NDArray[np.uint8], rows_H: NDArray[np.int64] | slice, topics: Sequence[int]
+    ) -> NDArray[np.float32]:
+        """Values of `topics` (numbers) side by side at rows of steps_TB, uint8 [T, step_bytes].
+
+        Returns float32 [H, D], a copy.
+        """
+        rows_HB = steps_TB[rows_H]
+        parts = [rows_HB[:, slice(*self.spans[topic])] for topic in topics]
+        joined = np.concatenate(parts, axis=1) if parts else np.empty((len(rows_HB), 0), np.uint8)
+        return np.ascontiguousarray(joined).view("<f4").astype(np.float32, copy=False)
 
 
 def _record_dtype(dim: int) -> np.dtype[np.void]:

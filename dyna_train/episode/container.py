@@ -54,7 +54,8 @@ def chunk_head_bytes(compression: Compression) -> int:
 class ChunkRecords:
     """Message records of one chunk, uncompressed.
 
-    offsets: by channel id, (log_time, offset in data) of each of its messages, in order.
+    offsets: by channel id, (log_time, offset in data) of each of its messages, in order. A chunk without
+    messages starts and ends at 0, as the format has it.
     """
 
     data: bytes
@@ -76,8 +77,6 @@ class McapSink:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.size_bytes = 0
-        self.metadata_crc = 0
-        """crc32 of all metadata records written so far; our index carries it."""
         self._stream = stream
         self._sha256 = hashlib.sha256()
         self._crc = 0
@@ -139,12 +138,12 @@ class McapSink:
             self._counts[channel] += len(entries)
         return place
 
-    def add_metadata(self, name: str, values: Mapping[str, str]) -> None:
-        """One metadata record."""
+    def add_metadata(self, name: str, values: Mapping[str, str]) -> bytes:
+        """One metadata record; returns its bytes."""
         record = _bytes([Metadata(name=name, metadata=dict(values))])
         self._metadata.append(MetadataIndex(offset=self.size_bytes, length=len(record), name=name))
-        self.metadata_crc = zlib.crc32(record, self.metadata_crc)
         self._write(record)
+        return record
 
     def add_attachment(self, name: str, media_type: str, data: bytes, log_time_ns: int) -> None:
         """One attachment; its create_time stays 0, so that equal input gives equal bytes."""
@@ -199,14 +198,15 @@ class McapSink:
         return [group for group in groups if group]
 
     def _statistics(self) -> Statistics:
+        filled = [chunk for chunk in self._chunks if chunk.uncompressed_size]
         return Statistics(
             attachment_count=len(self._attachments),
             channel_count=len(self._channels),
             channel_message_counts=dict(self._counts),
             chunk_count=len(self._chunks),
             message_count=sum(self._counts.values()),
-            message_start_time=min((chunk.message_start_time for chunk in self._chunks), default=0),
-            message_end_time=max((chunk.message_end_time for chunk in self._chunks), default=0),
+            message_start_time=min((chunk.message_start_time for chunk in filled), default=0),
+            message_end_time=max((chunk.message_end_time for chunk in filled), default=0),
             metadata_count=len(self._metadata),
             schema_count=len(self._schemas),
         )

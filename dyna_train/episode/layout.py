@@ -1,7 +1,7 @@
-"""From how a model reads to how the file lies: `ReadPattern -> EpisodeLayout` (pure).
+"""How a model reads, what a store costs, and where the cuts of a file lie: the words of the layout planner.
 
-A window needs a few frames, and a decoder must run from the keyframe before each. A longer GOP saves
-bytes and costs decoded frames; the pattern decides which is worth more.
+`dyna_train.episode.planning` chooses a layout from a pattern, `dyna_train.episode.prediction` says what
+reading it will cost. This module holds only the values they share, so that everybody may import it.
 """
 
 from __future__ import annotations
@@ -16,20 +16,39 @@ import numpy as np
 
 from dyna_train.errors import BadInput
 
-MAX_GOP_S = Fraction(2)
-CHUNK_S = Fraction(1)  # 3 cameras of 640x480 at crf 18: 0.75 MB, inside the 0.25-4 MiB that read well
-BLOCK_S = Fraction(2)  # state blocks of 2 s: one merged request reads them with the video beside them
-_GOP_THIRTIETHS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 30, 40, 60)  # lengths to choose from, in 1/30 s up to 2 s
+
+@dataclass(frozen=True, slots=True)
+class StoreCosts:
+    """What one request costs on a store: latency_s before its first byte, then the bytes at bandwidth."""
+
+    latency_s: float
+    bandwidth_bytes_per_s: float
+
+    @property
+    def gap_bytes(self) -> int:
+        """The longest gap that is cheaper to read along than to ask for what lies behind it separately."""
+        return round(self.latency_s * self.bandwidth_bytes_per_s)
+
+    def seconds(self, requests: float, num_bytes: float) -> float:
+        """Time of that many requests one after the other."""
+        return requests * self.latency_s + num_bytes / self.bandwidth_bytes_per_s
+
+
+# An object store as one reader sees it: gap 4 MB.
+REMOTE_STORE = StoreCosts(latency_s=0.020, bandwidth_bytes_per_s=200e6)
+# A cold read of an NVMe drive: gap 200 KB. From the page cache a request costs less, but 200 KB that nobody
+# wanted cost it no more than 40 us there.
+LOCAL_STORE = StoreCosts(latency_s=100e-6, bandwidth_bytes_per_s=2e9)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPattern:
     """How a model samples an episode around an anchor.
 
-    frame_offsets_s: times of the wanted frames from the first one, seconds, ascending, of every camera.
-    horizon_s: length of the state and action chunk.
-    decode_price: cost of decoding as many frames as are wanted, in units of storing the same video
-    without keyframes; it folds in the epochs a file is read and the windows that share one decode.
+    frame_offsets_s: times of the wanted frames from the anchor, seconds, ascending, of every camera.
+    horizon_s: length of the state and action chunk, from the anchor. decode_price: cost of decoding as many
+    frames as are wanted, in units of storing the same video without keyframes; it folds in the epochs a
+    file is read and the windows that share one decode. Raises BadInput for a pattern without frames.
     """
 
     name: str
@@ -37,10 +56,43 @@ class ReadPattern:
     horizon_s: float
     decode_price: float = 0.1
 
+    def __post_init__(self) -> None:
+        """Refuse a pattern that no window could follow."""
+        if not self.frame_offsets_s:
+            raise BadInput(f"read pattern '{self.name}' wants no frame; give at least one offset in seconds")
+        if self.horizon_s < 0 or self.decode_price < 0:
+            raise BadInput(
+                f"read pattern '{self.name}': horizon_s = {self.horizon_s}, decode_price = "
+                f"{self.decode_price}; expected 0 or more"
+            )
+
     def frame_offsets(self, rate_hz: float) -> tuple[int, ...]:
         """The offsets in whole steps at `rate_hz`, ascending, without repeats."""
         rate = Fraction(rate_hz)
         return tuple(sorted({round(offset * rate) for offset in self.frame_offsets_s}))
+
+    def horizon_steps(self, rate_hz: float) -> int:
+        """State steps of a window, the anchor's own first."""
+        return round(self.horizon_s * rate_hz)
+
+
+PATTERNS = {
+    # two frames 0.2 s apart and a short action chunk
+    "vla": ReadPattern("vla", (Fraction(0), Fraction(1, 5)), horizon_s=1.0),
+    # both kinds of model read the files: judged by eight frames over 1.4 s
+    "mixed": ReadPattern("mixed", tuple(Fraction(k, 5) for k in range(8)), horizon_s=1.6),
+    # a world model that reads every frame of 1.6 s
+    "wam": ReadPattern("wam", tuple(Fraction(k, 30) for k in range(48)), horizon_s=1.6),
+}
+
+
+def pattern_named(name: str) -> ReadPattern:
+    """The pattern `vla`, `mixed` or `wam`. Raises BadInput with the nearest name for another."""
+    if name in PATTERNS:
+        return PATTERNS[name]
+    near = difflib.get_close_matches(name, PATTERNS, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(PATTERNS)}"
+    raise BadInput(f"unknown read pattern '{name}'; {hint}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +123,11 @@ class EpisodeLayout:
         return self.gop * self.gops_per_chunk
 
 
-PATTERNS = {
-    # two frames 0.2 s apart and a short action chunk
-    "vla": ReadPattern("vla", (Fraction(0), Fraction(1, 5)), horizon_s=1.0),
-    # both kinds of model read the files: judged by eight frames over 1.4 s
-    "mixed": ReadPattern("mixed", tuple(Fraction(k, 5) for k in range(8)), horizon_s=1.6),
-    # a world model that reads every frame of 1.6 s
-    "wam": ReadPattern("wam", tuple(Fraction(k, 30) for k in range(48)), horizon_s=1.6),
-}
+# TRANSITION: until callers use dyna_train.episode.planning
+MAX_GOP_S = Fraction(2)
+CHUNK_S = Fraction(1)
+BLOCK_S = Fraction(2)
+_GOP_THIRTIETHS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 30, 40, 60)
 
 
 def decoded_frames(offsets: Sequence[int], gop: int) -> float:
@@ -104,7 +153,7 @@ def plan_layout(pattern_name: str, rate_hz: float, *, keyframe_ratio: float = 7.
     keyframe_ratio: bytes of a keyframe over those of another frame; 7 was measured on noisy robot footage
     at crf 23. The GOP is never longer than 2 s. Raises BadInput for an unknown pattern or rate.
     """
-    pattern = _pattern(pattern_name)
+    pattern = pattern_named(pattern_name)
     if not 0 < rate_hz < float("inf"):
         raise BadInput(f"rate_hz = {rate_hz}: expected a positive number of steps per second")
     offsets = pattern.frame_offsets(rate_hz)
@@ -120,11 +169,3 @@ def plan_layout(pattern_name: str, rate_hz: float, *, keyframe_ratio: float = 7.
     chunk = gop * gops_per_chunk
     chunks_per_block = max(1, ceil(BLOCK_S * rate / chunk))
     return EpisodeLayout(gop, gops_per_chunk, steps_per_block=chunk * chunks_per_block)
-
-
-def _pattern(name: str) -> ReadPattern:
-    if name in PATTERNS:
-        return PATTERNS[name]
-    near = difflib.get_close_matches(name, PATTERNS, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(PATTERNS)}"
-    raise BadInput(f"unknown read pattern '{name}'; {hint}")

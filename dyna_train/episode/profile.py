@@ -1,8 +1,11 @@
 """The episode profile `dyna.episode/1`: names, topics, header, and how they look as MCAP metadata.
 
-An episode file is MCAP with two topic groups that never share a chunk: `video` (all cameras) and `state`
-(proprioception and action vectors). All topics lie on one grid of `num_steps` steps at `rate_hz`:
-`log_time` is the grid time of a step, `publish_time` the time of capture. Ends are exclusive.
+An episode file is MCAP with topic groups that never share a chunk: `video` (all cameras), `state`
+(proprioception and action vectors), `depth` (16-bit pictures, lossless), `event` (JSON, sparse) and `extra`
+(topics that no pattern reads, kept as they came). Video, state and depth lie on one grid of `num_steps` steps
+at `rate_hz`: `log_time` is the grid time of a step, `publish_time` the time of capture, `sequence` the step. A
+camera may have no frame for some steps. Channel ids count the topics: cameras from 1, then vectors, depths,
+events, extras. Ends are exclusive.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Literal, cast
 
@@ -22,6 +25,10 @@ from dyna_train.errors import BadInput, CorruptEpisode
 PROFILE = "dyna.episode/1"
 VIDEO_GROUP = "video"
 STATE_GROUP = "state"
+DEPTH_GROUP = "depth"
+EVENT_GROUP = "event"
+EXTRA_GROUP = "extra"
+EVENT_TOPIC = "/event"
 
 RECORD_PROFILE = "dyna.profile"
 RECORD_VERSIONS = "dyna.versions"
@@ -71,6 +78,72 @@ class VectorTrack:
 
 
 @dataclass(frozen=True, slots=True)
+class DepthTrack:
+    """One depth camera: uint16 pictures of width x height pixels, in units of `unit_m` metres."""
+
+    name: str
+    width: int
+    height: int
+    unit_m: float = 0.001
+
+    @property
+    def topic(self) -> str:
+        """`/depth/<name>`."""
+        return f"/depth/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tracks:
+    """What an episode offers on its grid: all a reader must know to find a step in its bytes."""
+
+    rate_hz: float
+    cameras: tuple[CameraTrack, ...]
+    vectors: tuple[VectorTrack, ...]
+    depths: tuple[DepthTrack, ...] = ()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All topics in file order: cameras, vectors, depths."""
+        every: tuple[CameraTrack | VectorTrack | DepthTrack, ...]
+        every = (*self.cameras, *self.vectors, *self.depths)
+        return tuple(track.topic for track in every)
+
+    def camera(self, name: str, *, where: str) -> int:
+        """Number of camera `name`; raises BadInput naming `where` and the cameras there are."""
+        return _number(where, "camera", name, [camera.name for camera in self.cameras])
+
+    def vector(self, topic: str, *, where: str) -> int:
+        """Number of the vector of `topic` (as `/state/<name>`); raises BadInput with the topics there are."""
+        return _number(where, "vector topic", topic, [vector.topic for vector in self.vectors])
+
+    def depth(self, name: str, *, where: str) -> int:
+        """Number of depth camera `name`; raises BadInput with the names there are."""
+        return _number(where, "depth camera", name, [depth.name for depth in self.depths])
+
+    def to_json(self) -> str:
+        """As text; equal tracks give equal text."""
+        return json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Tracks:
+        """From `to_json`. Raises BadInput for anything else."""
+        try:
+            found = json.loads(text)
+            vectors = [
+                VectorTrack(one["name"], one["role"], tuple(one["names"]), tuple(one["units"]))
+                for one in found["vectors"]
+            ]
+            return cls(
+                rate_hz=float(found["rate_hz"]),
+                cameras=tuple(CameraTrack(**one) for one in found["cameras"]),
+                vectors=tuple(vectors),
+                depths=tuple(DepthTrack(**one) for one in found["depths"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadInput(f"not the tracks of an episode: {error!r}: {text[:80]}") from error
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodeHeader:
     """What an episode file says of itself.
 
@@ -92,6 +165,7 @@ class EpisodeHeader:
     vectors: tuple[VectorTrack, ...]
     versions: Mapping[str, str]
     quality: Mapping[str, str]
+    depths: tuple[DepthTrack, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a header that no file could keep."""
@@ -100,25 +174,14 @@ class EpisodeHeader:
             raise BadInput(f"episode {self.episode_id} ('{self.name}'): {'; '.join(faults)}")
 
     @property
+    def tracks(self) -> Tracks:
+        """What the episode offers on its grid."""
+        return Tracks(self.rate_hz, self.cameras, self.vectors, self.depths)
+
+    @property
     def topics(self) -> tuple[str, ...]:
-        """All topics in file order: cameras, then vectors."""
-        return (*(camera.topic for camera in self.cameras), *(vector.topic for vector in self.vectors))
-
-    def camera(self, name: str) -> CameraTrack:
-        """The camera `name`; raises BadInput with the names there are."""
-        for camera in self.cameras:
-            if camera.name == name:
-                return camera
-        known = ", ".join(camera.name for camera in self.cameras) or "none"
-        raise BadInput(f"episode {self.episode_id}: no camera '{name}'; its cameras: {known}")
-
-    def vector(self, topic: str) -> VectorTrack:
-        """The vector of `topic` (as `/state/<name>`); raises BadInput with the topics there are."""
-        for vector in self.vectors:
-            if vector.topic == topic:
-                return vector
-        known = ", ".join(vector.topic for vector in self.vectors) or "none"
-        raise BadInput(f"episode {self.episode_id}: no vector topic '{topic}'; its vectors: {known}")
+        """All topics on the grid in file order: cameras, vectors, depths."""
+        return self.tracks.topics
 
 
 def step_time_ns(start_ns: int, rate_hz: float, step: int) -> int:
@@ -152,10 +215,16 @@ def episode_path(shard_key: str, episode_id: int, content_hash: str) -> str:
     return f"episodes/{shard_key}/{episode_id}-{content_hash[:16]}.mcap"
 
 
+def _number(where: str, kind: str, name: str, known: list[str]) -> int:
+    if name not in known:
+        raise BadInput(f"{where}: no {kind} '{name}'; its {kind}s: {', '.join(known) or 'none'}")
+    return known.index(name)
+
+
 def _faults(header: EpisodeHeader) -> Iterator[str]:
     topics = header.topics
     if not topics:
-        yield "it has neither cameras nor vectors; expected at least one"
+        yield "it has neither cameras nor vectors nor depths; expected at least one"
     for topic in sorted({topic for topic in topics if topics.count(topic) > 1}):
         yield f"topic {topic} stands twice; every topic needs its own name"
     if header.num_steps < 1:
@@ -167,6 +236,12 @@ def _faults(header: EpisodeHeader) -> Iterator[str]:
     for camera in header.cameras:
         if not _NAME.fullmatch(camera.name) or camera.width < 1 or camera.height < 1:
             yield f"camera '{camera.name}' of {camera.width}x{camera.height} needs a plain name and a size"
+    for depth in header.depths:
+        if not _NAME.fullmatch(depth.name) or min(depth.width, depth.height) < 1 or not depth.unit_m > 0:
+            yield (
+                f"depth camera '{depth.name}' of {depth.width}x{depth.height} pixels in units of "
+                f"{depth.unit_m} m needs a plain name, a size and a unit above 0"
+            )
     for vector in header.vectors:
         if not _NAME.fullmatch(vector.name) or vector.role not in ("state", "action") or not vector.names:
             yield f"vector {vector.topic} of {vector.dim} dimensions needs a plain name, a role, a dimension"
@@ -197,7 +272,7 @@ def episode_records(header: EpisodeHeader) -> dict[str, dict[str, str]]:
 
 
 def camera_metadata(camera: CameraTrack, rate_hz: float, gop: int, codec_params: str) -> dict[str, str]:
-    """Channel metadata of a camera; codec_params is what the encoder was told."""
+    """Channel metadata of a camera; codec_params: what the encoder was told, or where a copy comes from."""
     return {
         "group": VIDEO_GROUP,
         "rate_hz": repr(float(rate_hz)),
@@ -217,6 +292,17 @@ def vector_metadata(vector: VectorTrack, rate_hz: float) -> dict[str, str]:
         "dim": str(vector.dim),
         "names": json.dumps(vector.names, ensure_ascii=False),
         "units": json.dumps(vector.units, ensure_ascii=False),
+    }
+
+
+def depth_metadata(depth: DepthTrack, rate_hz: float) -> dict[str, str]:
+    """Channel metadata of a depth camera."""
+    return {
+        "group": DEPTH_GROUP,
+        "rate_hz": repr(float(rate_hz)),
+        "width": str(depth.width),
+        "height": str(depth.height),
+        "unit_m": repr(float(depth.unit_m)),
     }
 
 
@@ -263,6 +349,16 @@ def _header(
             _vector(topic, metadata)
             for topic, metadata in channels.items()
             if metadata["group"] == STATE_GROUP
+        ),
+        depths=tuple(
+            DepthTrack(
+                topic.split("/")[2],
+                int(metadata["width"]),
+                int(metadata["height"]),
+                float(metadata["unit_m"]),
+            )
+            for topic, metadata in channels.items()
+            if metadata["group"] == DEPTH_GROUP
         ),
         versions=dict(records[RECORD_VERSIONS]),
         quality=dict(records[RECORD_QC]),

@@ -6,20 +6,22 @@ import os
 import weakref
 from bisect import bisect_right
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import fsspec
+from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from dyna_train.episode.layout import LOCAL_STORE, REMOTE_STORE
 from dyna_train.errors import EpisodeError, TruncatedEpisode
 from dyna_train.files import open_store
 
 Range = tuple[int, int]
 """First byte and end byte."""
 
-REMOTE_GAP_BYTES = 4 << 20  # 20 ms of latency at 200 MB/s: reading a smaller gap is cheaper than asking twice
+_MAX_THREADS = 16
 
 
 @dataclass(slots=True)
@@ -32,29 +34,6 @@ class ReadCounters:
     kept: int = 0
 
 
-class ByteSource(Protocol):
-    """Reads ranges of one file and counts what it did."""
-
-    uri: str
-    counters: ReadCounters
-
-    def size(self) -> int:
-        """Bytes of the file."""
-        ...
-
-    def tail(self, length: int) -> bytes:
-        """The last `length` bytes, or the whole file if it is shorter."""
-        ...
-
-    def read(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """The bytes of each range. Raises TruncatedEpisode if the file ends before one does."""
-        ...
-
-    def close(self) -> None:
-        """Release what is held."""
-        ...
-
-
 def open_source(uri: str | Path, fs: fsspec.AbstractFileSystem | None) -> ByteSource:
     """The source of `uri`; fs: its filesystem, if the caller has it. Raises EpisodeError if absent."""
     store, path = (fs, str(uri)) if fs is not None else open_store(uri)
@@ -63,8 +42,33 @@ def open_source(uri: str | Path, fs: fsspec.AbstractFileSystem | None) -> ByteSo
     return RemoteSource(str(uri), store, path)
 
 
+def read_ranges(wanted: Sequence[tuple[ByteSource, Sequence[Range]]]) -> list[list[memoryview]]:
+    """The bytes of ranges of several files, by as few requests as it takes, all of them under way together.
+
+    Ranges of one file that lie closer than its store's gap are one request. Raises TruncatedEpisode if a
+    file ends before one of its ranges does.
+    """
+    merged = [merge_ranges(ranges, source.gap_bytes) for source, ranges in wanted]
+    jobs = [(source, parts) for (source, _), parts in zip(wanted, merged, strict=True)]
+    for source, ranges in jobs if sum(map(len, merged)) > 1 else ():
+        source.announce(ranges)
+    found = _read_remote(jobs)
+    answers = []
+    for place, (source, ranges) in enumerate(jobs):
+        data = found[place] if place in found else [source.read_one(part) for part in ranges]
+        for (start, end), part in zip(ranges, data, strict=True):
+            if len(part) != end - start:
+                raise _short(source.uri, source.size(), end)
+            source.counters.requests += 1
+            source.counters.bytes += len(part)
+        answers.append(_split(wanted[place][1], list(zip(ranges, data, strict=True))))
+    return answers
+
+
 class LocalSource:
     """A local file by `pread`: no shared position, so a forked worker may use the same handle."""
+
+    gap_bytes = LOCAL_STORE.gap_bytes
 
     def __init__(self, uri: str, handle: int) -> None:
         self.uri = uri
@@ -87,51 +91,59 @@ class LocalSource:
     def tail(self, length: int) -> bytes:
         """The last `length` bytes, or the whole file if it is shorter."""
         size = self.size()
-        return self._pread(max(0, size - length), size)
+        data = self.read_one((max(0, size - length), size))
+        self.counters.requests += 1
+        self.counters.bytes += len(data)
+        return data
 
     def read(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """The bytes of each range; ranges that touch are one read."""
-        return _split(
-            ranges, [(merged, self._pread(*merged)) for merged in merge_ranges(ranges, gap_bytes=0)]
-        )
+        """The bytes of each range, see `read_ranges`."""
+        return read_ranges([(self, ranges)])[0]
+
+    def announce(self, ranges: Sequence[Range]) -> None:
+        """Have the kernel fetch these ranges while others are being read."""
+        if hasattr(os, "posix_fadvise"):
+            for start, end in ranges:
+                os.posix_fadvise(self._handle, start, end - start, os.POSIX_FADV_WILLNEED)
+
+    def read_one(self, part: Range) -> bytes:
+        """The bytes of one range; fewer where the file ends before it does."""
+        start, end = part
+        data = os.pread(self._handle, end - start, start)
+        if len(data) == end - start:
+            return data
+        parts = [data]
+        while parts[-1]:  # the kernel hands out at most 2 GiB at once
+            start += len(parts[-1])
+            parts.append(os.pread(self._handle, end - start, start))
+        return b"".join(parts)
 
     def close(self) -> None:
         """Close the handle."""
         self._release()
         self._handle = -1
 
-    def _pread(self, start: int, end: int) -> bytes:
-        parts = []
-        at = start
-        while at < end:
-            part = os.pread(self._handle, end - at, at)
-            if not part:
-                raise _short(self.uri, self.size(), end)
-            parts.append(part)
-            at += len(part)
-        self.counters.requests += 1
-        self.counters.bytes += end - start
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
 
 class RemoteSource:
     """A file of any fsspec filesystem, by `cat_file` and `cat_ranges`."""
 
+    gap_bytes = REMOTE_STORE.gap_bytes
+
     def __init__(self, uri: str, fs: fsspec.AbstractFileSystem, path: str) -> None:
         self.uri = uri
+        self.path = path
         self.counters = ReadCounters()
         self._fs = fs
-        self._path = path
         self._process = os.getpid()
 
     def size(self) -> int:
         """Bytes of the file."""
-        return int(self._filesystem().size(self._path))
+        return int(self.filesystem().size(self.path))
 
     def tail(self, length: int) -> bytes:
         """The last `length` bytes, or the whole file if it is shorter: one suffix request."""
         try:
-            data: bytes = self._filesystem().cat_file(self._path, start=-length)
+            data: bytes = self.filesystem().cat_file(self.path, start=-length)
         except FileNotFoundError as error:
             raise _missing(self.uri) from error
         self.counters.requests += 1
@@ -139,28 +151,66 @@ class RemoteSource:
         return data
 
     def read(self, ranges: Sequence[Range]) -> list[memoryview]:
-        """The bytes of each range; ranges that lie close are one request, requests go out together."""
-        merged = merge_ranges(ranges, gap_bytes=REMOTE_GAP_BYTES)
-        starts, ends = [start for start, _ in merged], [end for _, end in merged]
-        parts: list[bytes] = self._filesystem().cat_ranges(
-            [self._path] * len(merged), starts, ends, on_error="raise"
-        )
-        for (start, end), part in zip(merged, parts, strict=True):
-            if len(part) != end - start:
-                raise _short(self.uri, start + len(part), end)
-        self.counters.requests += len(merged)
-        self.counters.bytes += sum(end - start for start, end in merged)
-        return _split(ranges, list(zip(merged, parts, strict=True)))
+        """The bytes of each range, see `read_ranges`."""
+        return read_ranges([(self, ranges)])[0]
+
+    def announce(self, ranges: Sequence[Range]) -> None:
+        """Nothing: all requests go out together."""
+
+    def read_one(self, part: Range) -> bytes:
+        """The bytes of one range; fewer where the file ends before it does."""
+        try:
+            data: bytes = self.filesystem().cat_file(self.path, start=part[0], end=part[1])
+        except FileNotFoundError as error:
+            raise _missing(self.uri) from error
+        return data
 
     def close(self) -> None:
         """Nothing to release: the filesystem is the caller's or fsspec's."""
 
-    def _filesystem(self) -> fsspec.AbstractFileSystem:
+    def filesystem(self) -> fsspec.AbstractFileSystem:
         """The filesystem; in a forked worker a new one, because event loops do not survive a fork."""
         if self._process != os.getpid():
             self._fs = type(self._fs)(*self._fs.storage_args, **self._fs.storage_options)
             self._process = os.getpid()
         return self._fs
+
+
+ByteSource = LocalSource | RemoteSource
+"""Reads ranges of one file and counts what it did."""
+
+
+def _read_remote(jobs: Sequence[tuple[ByteSource, Sequence[Range]]]) -> dict[int, list[bytes]]:
+    """The remote ones among `jobs`, by place: every filesystem is asked for all its ranges at once."""
+    places: dict[int, list[int]] = {}
+    for place, (source, ranges) in enumerate(jobs):
+        if isinstance(source, RemoteSource) and ranges:
+            places.setdefault(id(source.filesystem()), []).append(place)
+    found: dict[int, list[bytes]] = {}
+    for group in places.values():
+        asked = [(jobs[place][0], part) for place in group for part in jobs[place][1]]
+        parts = iter(_ask([(source, part) for source, part in asked if isinstance(source, RemoteSource)]))
+        for place in group:
+            found[place] = [next(parts) for _ in jobs[place][1]]
+    return found
+
+
+def _ask(asked: Sequence[tuple[RemoteSource, Range]]) -> list[bytes]:
+    """Ranges of files of one filesystem, side by side."""
+    if len(asked) == 1:
+        return [asked[0][0].read_one(asked[0][1])]
+    fs = asked[0][0].filesystem()
+    if not isinstance(fs, AsyncFileSystem):
+        with ThreadPoolExecutor(min(_MAX_THREADS, len(asked))) as pool:
+            return list(pool.map(lambda one: one[0].read_one(one[1]), asked))
+    starts, ends = [part[0] for _, part in asked], [part[1] for _, part in asked]
+    try:
+        parts: list[bytes] = fs.cat_ranges(
+            [source.path for source, _ in asked], starts, ends, on_error="raise"
+        )
+    except FileNotFoundError as error:
+        raise _missing(", ".join(sorted({source.uri for source, _ in asked}))) from error
+    return parts
 
 
 def merge_ranges(ranges: Sequence[Range], gap_bytes: int) -> list[Range]:

@@ -35,10 +35,11 @@ _KINDS = {code.value: code.name for code in Opcode}
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What the end of a file says: header, index, and where its attachments lie by name."""
+    """What the end of a file says: header, index, channels, and where its attachments lie by name."""
 
     header: EpisodeHeader
     index: EpisodeIndex
+    channels: tuple[Channel, ...]
     attachments: Mapping[str, Place]
 
 
@@ -62,8 +63,9 @@ def read_tail(source: ByteSource) -> Tail:
         )
     data = attachment_data(source.uri, window.at(wanted[0]), wanted[0])
     index = EpisodeIndex.from_bytes(data, uri=source.uri)
-    header = _header(source.uri, window, groups, metadata, index)
-    return Tail(header, index, attachments)
+    channels = tuple(map(Channel.read, _records(window, groups, Opcode.CHANNEL)))
+    header = _header(source.uri, window, channels, metadata, index)
+    return Tail(header, index, channels, attachments)
 
 
 def attachment_data(uri: str, record: bytes | memoryview, place: Place) -> memoryview:
@@ -175,16 +177,20 @@ def _summary_groups(source: ByteSource, tail: bytes, footer: Footer) -> _Summary
 
 
 def _indexes(uri: str, window: _Window, groups: _SummaryGroups) -> tuple[dict[str, Place], tuple[Place, ...]]:
-    """Places of the attachments by name, and of the metadata records; nothing is verified yet."""
+    """Places of the attachments by name, and of the metadata records that hold: of those with one name the last.
+
+    Nothing is verified yet.
+    """
     try:
         attachments = {
             record.name: Place(record.offset, record.length)
             for record in map(AttachmentIndex.read, _records(window, groups, Opcode.ATTACHMENT_INDEX))
         }
-        metadata = tuple(
-            Place(record.offset, record.length)
+        last = {
+            record.name: Place(record.offset, record.length)
             for record in map(MetadataIndex.read, _records(window, groups, Opcode.METADATA_INDEX))
-        )
+        }
+        metadata = tuple(sorted(last.values(), key=lambda place: place.offset))
     except (EndOfFile, struct.error, UnicodeDecodeError) as error:
         raise CorruptEpisode(
             f"{uri}: the summary is not readable: {error!r}; fetch the file again"
@@ -205,7 +211,7 @@ def _check_summary(uri: str, window: _Window, footer: Footer) -> None:
 def _header(
     uri: str,
     window: _Window,
-    groups: _SummaryGroups,
+    channels: Sequence[Channel],
     metadata: Sequence[Place],
     index: EpisodeIndex,
 ) -> EpisodeHeader:
@@ -220,11 +226,7 @@ def _header(
         )
     streams = (ReadDataStream(BytesIO(window.at(place)[RECORD_HEAD_BYTES:])) for place in metadata)
     records = {record.name: record.metadata for record in map(Metadata.read, streams)}
-    channels = {
-        channel.topic: channel.metadata
-        for channel in map(Channel.read, _records(window, groups, Opcode.CHANNEL))
-    }
-    header = read_header(uri, channels, records)
+    header = read_header(uri, {channel.topic: channel.metadata for channel in channels}, records)
     if header.num_steps != index.num_steps:
         raise CorruptEpisode(f"{uri}: the header says {header.num_steps} steps, the index {index.num_steps}")
     return header

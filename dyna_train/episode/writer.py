@@ -1,74 +1,53 @@
-"""Write one episode file: frames in, topic-group chunks out, published by rename.
-
-Order of the file: header, schemas, channels; then per state block the block itself and the video chunks of
-its steps, so that who streams the file always has the state of the frames it shows; then capture times,
-metadata, index, summary. Chunks of the two groups alternate and never mix.
-"""
+"""Write one episode file: frames in, topic-group chunks out, published by rename."""
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 
 import av
 import numpy as np
-from mcap.data_stream import RecordBuilder
-from mcap.records import Channel
+from mcap.records import Message
 from numpy.typing import NDArray
 
-from dyna_train.episode.blocks import build_block
-from dyna_train.episode.camera_queue import CameraQueue
-from dyna_train.episode.container import ChunkRecords, McapSink, Place, finished
-from dyna_train.episode.index import (
-    CAPTURE_NAME,
-    INDEX_NAME,
-    MEDIA_TYPE,
-    ChunkTable,
-    EpisodeIndex,
-    crc_of,
-    pack_arrays,
-)
+from dyna_train.episode.body import EpisodeBody, Vector
+from dyna_train.episode.channels import ChannelPlan, ExtraTopic
+from dyna_train.episode.container import McapSink
 from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import (
     PROFILE,
-    RECORD_SYNC,
-    STATE_GROUP,
-    VIDEO_GROUP,
-    CameraTrack,
+    RECORD_EPISODE,
+    RECORD_PROFILE,
+    RECORD_VERSIONS,
     EpisodeHeader,
-    camera_metadata,
     episode_records,
-    grid_times_ns,
-    vector_metadata,
 )
-from dyna_train.episode.schemas import (
-    ENCODING,
-    VECTOR_SCHEMA_ID,
-    VIDEO_SCHEMA_ID,
-    schemas,
-)
+from dyna_train.episode.queues import CameraQueue, DepthQueue
+from dyna_train.episode.schemas import Event
 from dyna_train.errors import BadInput
 from dyna_train.files import publish
-from dyna_train.video.encode import CameraEncoder, Quality, codec_params
+from dyna_train.video.encode import CameraEncoder, Quality
+from dyna_train.video.nal import read_access_unit, split_annexb
 
-Vector = tuple[NDArray[np.float32], NDArray[np.int64]]
-"""Values float32 [T, D] and capture times int64 [T] ns of one vector topic."""
+__all__ = ["EpisodeFile", "EpisodeWriter", "Event", "ExtraTopic", "Vector"]
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeFile:
-    """A published episode file; video_bytes: H.264 bytes by camera name."""
+    """A published episode file.
+
+    video_bytes: H.264 bytes by camera name. gop_table: `GopTable.to_bytes`, to travel beside a manifest.
+    """
 
     path: Path
     size_bytes: int
     sha256: str
     num_steps: int
     video_bytes: Mapping[str, int]
+    gop_table: bytes
 
 
 class EpisodeWriter:
@@ -82,22 +61,22 @@ class EpisodeWriter:
         path: Path,
         header: EpisodeHeader,
         layout: EpisodeLayout,
-        cameras: Sequence[CameraQueue],
-        vectors: Mapping[str, Vector],
+        channels: ChannelPlan,
+        cameras: Mapping[str, CameraQueue],
+        depths: Mapping[str, DepthQueue],
+        body: EpisodeBody,
         sink: McapSink,
         resources: ExitStack,
     ) -> None:
         self._path = path
         self._header = header
         self._layout = layout
+        self._channels = channels
         self._cameras = cameras
-        self._vectors = vectors
+        self._depths = depths
+        self._body = body
         self._sink = sink
         self._resources = resources
-        self._grid_ns = grid_times_ns(header.start_ns, header.rate_hz, header.num_steps)
-        self._num_written = 0
-        self._chunks: dict[str, list[tuple[Place, range]]] = {}
-        self._block_crcs: list[int] = []
         self._finished = False
 
     @classmethod
@@ -109,64 +88,138 @@ class EpisodeWriter:
         *,
         quality: Quality,
         vectors: Mapping[str, Vector],
+        copied: Mapping[str, str] | None = None,
+        events: Sequence[Event] = (),
+        extras: Sequence[ExtraTopic] = (),
     ) -> EpisodeWriter:
         """Start a file that will appear under the local `path`.
 
         quality: one of `QUALITIES`, or your own. vectors: for every vector topic of the header its values
-        float32 [T, D] and capture times int64 [T] ns, T = num_steps. Raises BadInput naming the topic.
+        float32 [T, D] and capture times int64 [T] ns, T = num_steps. copied: what the packets of a camera that
+        is not encoded here are, by its name. extras: topics for `add_extra`. Raises BadInput naming the topic.
         """
         _check_vectors(header, vectors)
-        cameras = [
-            CameraQueue(track, channel_id, _encoder(track, header.rate_hz, layout.gop, quality))
-            for channel_id, track in enumerate(header.cameras, start=1)
-        ]
+        copies = dict(copied or {})
+        channels = ChannelPlan.of(header, layout, quality, copies, extras, has_events=bool(events))
+        cameras = {}
+        for track in header.cameras:
+            encoder = CameraEncoder(
+                track.name,
+                track.width,
+                track.height,
+                rate_hz=header.rate_hz,
+                gop=layout.gop,
+                quality=quality,
+            )
+            known = None if track.name in copies else encoder
+            cameras[track.name] = CameraQueue(track, channels.ids[track.topic], known)
+        depths = {track.name: DepthQueue(track, channels.ids[track.topic]) for track in header.depths}
+        in_order = sorted(events, key=lambda event: event.time_ns)
         with ExitStack() as resources:
             part = resources.enter_context(publish(path))
             sink = McapSink(resources.enter_context(part.open("wb")))
-            sink.begin("", PROFILE, schemas(), _channels(header, layout, quality))
-            return cls(Path(path), header, layout, cameras, vectors, sink, resources.pop_all())
+            sink.begin("", PROFILE, channels.schemas, channels.channels)
+            records = episode_records(header)
+            for name in (RECORD_PROFILE, RECORD_VERSIONS, RECORD_EPISODE):
+                sink.add_metadata(name, records[name])  # a file that is cut short still knows whose it is
+            body = EpisodeBody(
+                sink,
+                header,
+                layout,
+                channels,
+                list(cameras.values()),
+                list(depths.values()),
+                vectors,
+                in_order,
+            )
+            return cls(Path(path), header, layout, channels, cameras, depths, body, sink, resources.pop_all())
 
     def add_frame(self, camera: str, frame: av.VideoFrame, capture_ns: int) -> None:
-        """The next frame of camera `camera` (a name): its n-th call is step n.
+        """The frame of the next step of camera `camera` (a name).
 
         frame: any pixel format, of the camera's width x height; left as it was. capture_ns: when it was
         taken, ns since the epoch. Cameras may run ahead of each other: encoded packets wait in memory.
         Raises BadInput naming camera and step.
         """
         queue = self._camera(camera)
-        step, track = len(queue.capture_ns), queue.track
-        if step == self._header.num_steps:
-            raise BadInput(
-                f"{self._path}: camera {camera}: frame for step {step}, expected {step} frames in all"
-            )
+        self._check_next(queue, capture_ns)
+        step, track = queue.num_fed, queue.track
+        if queue.encoder is None:
+            raise BadInput(f"{self._path}: camera {camera} is copied: add its packets by add_packet")
         if (frame.width, frame.height) != (track.width, track.height):
             raise BadInput(
                 f"{self._path}: camera {camera}, step {step}: frame of {frame.width}x{frame.height}, "
                 f"expected {track.width}x{track.height}; resize it or correct the header"
             )
-        if capture_ns < 0:
+        queue.fed_to_encoder(queue.encoder.encode(frame, step), int(capture_ns))
+        self._body.write_ready()
+
+    def add_packet(self, camera: str, packet: bytes, capture_ns: int) -> None:
+        """The next step of a copied camera: one Annex B access unit.
+
+        The first packet of every GOP holds SPS, PPS and an IDR picture, and no other one does. Raises
+        BadInput naming camera and step.
+        """
+        queue = self._camera(camera)
+        self._check_next(queue, capture_ns)
+        if queue.encoder is not None:
+            raise BadInput(f"{self._path}: camera {camera} is encoded here: name it in `copied` to copy it")
+        self._check_packet(queue, packet)
+        queue.fed_packet(packet, int(capture_ns))
+        self._body.write_ready()
+
+    def add_depth(self, depth: str, picture_HW: NDArray[np.uint16], capture_ns: int) -> None:
+        """The picture of the next step of depth camera `depth` (a name), uint16 [H, W].
+
+        Raises BadInput naming camera and step.
+        """
+        queue = self._depth(depth)
+        self._check_next(queue, capture_ns)
+        shape = (queue.track.height, queue.track.width)
+        if picture_HW.dtype != np.uint16 or picture_HW.shape != shape:
             raise BadInput(
-                f"{self._path}: camera {camera}, step {step}: capture time {capture_ns} ns is negative"
+                f"{self._path}: depth camera {depth}, step {queue.num_fed}: {picture_HW.dtype} "
+                f"{list(picture_HW.shape)}, expected uint16 {list(shape)}"
             )
+        queue.pictures[queue.num_fed] = picture_HW.astype("<u2", copy=False).tobytes()
         queue.capture_ns.append(int(capture_ns))
-        queue.put(queue.encoder.encode(frame, step))
-        self._write_whole_chunks()
+        self._body.write_ready()
+
+    def skip_steps(self, camera: str, num_steps: int = 1) -> None:
+        """The next steps of camera `camera` have no frame; the file records the gap."""
+        self._skip(self._camera(camera), num_steps)
+
+    def skip_depth(self, depth: str, num_steps: int = 1) -> None:
+        """The next steps of depth camera `depth` have no picture."""
+        self._skip(self._depth(depth), num_steps)
+
+    def add_extra(self, topic: str, log_ns: int, publish_ns: int, data: bytes, sequence: int = 0) -> None:
+        """One message of an extra topic, untouched. Raises BadInput for a topic that was not declared."""
+        channel = self._channels.extra_id(topic)
+        self._body.add_extra(
+            Message(
+                channel_id=channel, sequence=sequence, log_time=log_ns, publish_time=publish_ns, data=data
+            )
+        )
 
     def finish(self, quality: Mapping[str, str] | None = None) -> EpisodeFile:
         """Write what is left, publish the file and describe it. quality: verdicts to add to the header's.
 
         Raises BadInput naming the camera and step if a camera has fewer frames than the header's steps.
         """
-        for queue in self._cameras:
-            if len(queue.capture_ns) < self._header.num_steps:
+        queues: list[CameraQueue | DepthQueue] = [*self._cameras.values(), *self._depths.values()]
+        for queue in queues:
+            if queue.num_fed < self._header.num_steps:
                 raise BadInput(
-                    f"{self._path}: camera {queue.track.name} ends before step {len(queue.capture_ns)}; "
-                    f"expected {self._header.num_steps} frames. No file was written"
+                    f"{self._path}: {queue.what} ends before step {queue.num_fed}; expected "
+                    f"{self._header.num_steps} frames. No file was written. If the camera stopped, say so: "
+                    "skip_steps"
                 )
-            queue.put(queue.encoder.flush())
-        self._write_whole_chunks()
+        for camera in self._cameras.values():
+            camera.came_out(camera.encoder.flush() if camera.encoder else [])
+        self._body.write_ready()
         header = replace(self._header, quality={**self._header.quality, **(quality or {})})
-        self._write_end(header)
+        index = self._body.end(header)
         self._finished = True
         self._resources.close()
         return EpisodeFile(
@@ -174,7 +227,8 @@ class EpisodeWriter:
             size_bytes=self._sink.size_bytes,
             sha256=self._sink.sha256,
             num_steps=header.num_steps,
-            video_bytes={queue.track.name: sum(queue.frame_bytes) for queue in self._cameras},
+            video_bytes={name: sum(queue.frame_bytes) for name, queue in self._cameras.items()},
+            gop_table=index.gop_table.to_bytes(),
         )
 
     def __enter__(self) -> EpisodeWriter:
@@ -196,106 +250,47 @@ class EpisodeWriter:
         self._resources.__exit__(kind, error, trace)
 
     def _camera(self, name: str) -> CameraQueue:
-        self._header.camera(name)
-        return next(queue for queue in self._cameras if queue.track.name == name)
+        self._header.tracks.camera(name, where=str(self._path))
+        return self._cameras[name]
 
-    def _write_whole_chunks(self) -> None:
-        """Write every chunk whose steps all cameras have encoded, and the state block before it."""
-        last = self._header.num_steps
-        ready = min((queue.num_packets for queue in self._cameras), default=last)
-        while self._num_written < last:
-            steps = range(self._num_written, min(self._num_written + self._layout.steps_per_chunk, last))
-            if steps.stop > ready:
-                return
-            if steps.start % self._layout.steps_per_block == 0 and self._vectors:
-                self._write_block(range(steps.start, min(steps.start + self._layout.steps_per_block, last)))
-            if self._cameras:
-                self._write_video(steps)
-            self._num_written = steps.stop
+    def _depth(self, name: str) -> DepthQueue:
+        self._header.tracks.depth(name, where=str(self._path))
+        return self._depths[name]
 
-    def _write_block(self, steps: range) -> None:
-        rows = slice(steps.start, steps.stop)
-        topics = [track.topic for track in self._header.vectors]
-        records = build_block(
-            steps.start,
-            self._grid_ns[rows],
-            channels=list(range(len(self._cameras) + 1, len(self._cameras) + 1 + len(topics))),
-            values=[self._vectors[topic][0][rows] for topic in topics],
-            capture_ns=[self._vectors[topic][1][rows] for topic in topics],
-        )
-        self._block_crcs.append(zlib.crc32(records.data))
-        self._put_chunk(STATE_GROUP, records, steps)
+    def _check_next(self, queue: CameraQueue | DepthQueue, capture_ns: int) -> None:
+        """Refuse a frame after the last step, and one from before the epoch."""
+        num_steps = self._header.num_steps
+        if queue.num_fed == num_steps:
+            raise BadInput(
+                f"{self._path}: {queue.what}: frame for step {num_steps}, expected {num_steps} frames in all"
+            )
+        if capture_ns < 0:
+            raise BadInput(
+                f"{self._path}: {queue.what}, step {queue.num_fed}: capture time {capture_ns} ns is negative"
+            )
 
-    def _write_video(self, steps: range) -> None:
-        builder = RecordBuilder()
-        offsets: dict[int, list[tuple[int, int]]] = {queue.channel_id: [] for queue in self._cameras}
-        for row, step in enumerate(steps):
-            for queue in self._cameras:
-                offset = builder.count
-                message = queue.message(step, queue.packets[row], int(self._grid_ns[step]))
-                message.write(builder)
-                offsets[queue.channel_id].append((message.log_time, offset))
-                queue.frame_bytes.append(len(queue.packets[row]))
-                queue.head_bytes.append(builder.count - offset - len(queue.packets[row]))
-        for queue in self._cameras:
-            packets, queue.packets = queue.packets[: len(steps)], queue.packets[len(steps) :]
-            gops = [packets[at : at + self._layout.gop] for at in range(0, len(steps), self._layout.gop)]
-            queue.gop_crcs.extend(crc_of(gop) for gop in gops)
-        start_ns, end_ns = int(self._grid_ns[steps.start]), int(self._grid_ns[steps.stop - 1])
-        self._put_chunk(VIDEO_GROUP, ChunkRecords(finished(builder), start_ns, end_ns, offsets), steps)
+    def _check_packet(self, queue: CameraQueue, packet: bytes) -> None:
+        """Refuse a packet that is not one frame, or a keyframe where none or another frame should stand."""
+        step = queue.num_fed
+        unit = read_access_unit(split_annexb(packet))
+        starts = step // self._layout.gop != queue.last_frame // self._layout.gop
+        is_key = unit.is_idr and unit.has_parameter_sets
+        if unit.num_frames != 1 or unit.is_idr != starts or (starts and not is_key):
+            expected = "an IDR picture with SPS and PPS" if starts else "a picture that is no IDR"
+            raise BadInput(
+                f"{self._path}: {queue.what}, step {step}: expected one frame, {expected} (GOP "
+                f"{self._layout.gop}); found {unit.num_frames} frames with NAL units "
+                f"{[nal.type for nal in unit.nals]}"
+            )
 
-    def _put_chunk(self, group: str, records: ChunkRecords, steps: range) -> None:
-        place = self._sink.add_chunk(records, "" if group == VIDEO_GROUP else "zstd")
-        self._chunks.setdefault(group, []).append((place, steps))
-
-    def _write_end(self, header: EpisodeHeader) -> None:
-        sink = self._sink
-        capture = {queue.track.topic: np.array(queue.capture_ns, np.int64) for queue in self._cameras}
-        capture |= {track.topic: self._vectors[track.topic][1] for track in header.vectors}
-        skew = {topic: times - self._grid_ns for topic, times in capture.items()}
-        sink.add_attachment(CAPTURE_NAME, MEDIA_TYPE, pack_arrays({}, skew), header.start_ns)
-        for name, values in episode_records(header).items():
-            sink.add_metadata(name, values)
-        sink.add_metadata(RECORD_SYNC, _sync(skew))
-        sink.add_attachment(INDEX_NAME, MEDIA_TYPE, self._index().to_bytes(), header.start_ns)
-        sink.end()
-
-    def _index(self) -> EpisodeIndex:
-        num_steps, num_cameras = self._header.num_steps, len(self._cameras)
-        num_gops = -(-num_steps // self._layout.gop)
-        shape = (num_cameras, num_steps)
-        return EpisodeIndex(
-            num_steps=num_steps,
-            layout=self._layout,
-            chunks={group: _table(chunks) for group, chunks in self._chunks.items()},
-            frame_bytes_NT=np.array([q.frame_bytes for q in self._cameras], np.uint32).reshape(shape),
-            head_bytes_NT=np.array([q.head_bytes for q in self._cameras], np.uint8).reshape(shape),
-            gop_crc_NG=np.array([q.gop_crcs for q in self._cameras], np.uint32).reshape(
-                num_cameras, num_gops
-            ),
-            block_crc_K=np.array(self._block_crcs, np.uint32),
-            metadata_crc=self._sink.metadata_crc,
-        )
-
-
-def _encoder(track: CameraTrack, rate_hz: float, gop: int, quality: Quality) -> CameraEncoder:
-    return CameraEncoder(track.name, track.width, track.height, rate_hz=rate_hz, gop=gop, quality=quality)
-
-
-def _channels(header: EpisodeHeader, layout: EpisodeLayout, quality: Quality) -> list[Channel]:
-    params = codec_params(layout.gop, quality)
-    described = [
-        (track.topic, VIDEO_SCHEMA_ID, camera_metadata(track, header.rate_hz, layout.gop, params))
-        for track in header.cameras
-    ]
-    described += [
-        (track.topic, VECTOR_SCHEMA_ID, vector_metadata(track, header.rate_hz)) for track in header.vectors
-    ]
-    numbers = count(1)
-    return [
-        Channel(id=next(numbers), topic=topic, message_encoding=ENCODING, schema_id=schema, metadata=metadata)
-        for topic, schema, metadata in described
-    ]
+    def _skip(self, queue: CameraQueue | DepthQueue, num_steps: int) -> None:
+        if not 0 <= num_steps <= self._header.num_steps - queue.num_fed:
+            raise BadInput(
+                f"{self._path}: {queue.what}: {num_steps} steps without a frame from step "
+                f"{queue.num_fed} on leave the {self._header.num_steps} steps of the episode"
+            )
+        queue.skip(num_steps)
+        self._body.write_ready()
 
 
 def _check_vectors(header: EpisodeHeader, vectors: Mapping[str, Vector]) -> None:
@@ -316,17 +311,3 @@ def _check_vectors(header: EpisodeHeader, vectors: Mapping[str, Vector]) -> None
                 f"episode {header.episode_id}, {topic}: capture times are {capture_T.dtype} "
                 f"{list(capture_T.shape)}, expected int64 [{header.num_steps}] of ns, none negative"
             )
-
-
-def _sync(skew: Mapping[str, NDArray[np.int64]]) -> dict[str, str]:
-    """Largest and mean distance of capture from grid time, ns, by topic."""
-    record = {}
-    for topic, skew_T in skew.items():
-        record[f"{topic}.max_abs_ns"] = str(int(np.abs(skew_T).max()))
-        record[f"{topic}.mean_abs_ns"] = str(round(float(np.abs(skew_T).mean())))
-    return record
-
-
-def _table(chunks: Sequence[tuple[Place, range]]) -> ChunkTable:
-    rows = [(place.offset, place.length, steps.start, len(steps)) for place, steps in chunks]
-    return ChunkTable(*np.array(rows, np.int64).T.copy())

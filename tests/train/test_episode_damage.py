@@ -121,14 +121,17 @@ def test_a_flipped_byte_of_a_state_block_names_its_steps(whole, tmp_path):
     start, end = blocks[0]
     path = tmp_path / "flipped.mcap"
     path.write_bytes(_flip(whole, (start + end) // 2))
-    with Episode.open(path) as episode, pytest.raises(CorruptEpisode, match=rf"steps 0-23 at byte {start:,}"):
+    with (
+        Episode.open(path) as episode,
+        pytest.raises(CorruptEpisode, match=rf"state block of steps 0-23 from byte {start + 53:,}"),
+    ):
         _ = episode.state_TD
 
 
 @pytest.mark.parametrize(
     ("opcode", "which", "message"),
     [
-        (Opcode.METADATA, 2, "the metadata records from byte .* have crc32"),
+        (Opcode.METADATA, 5, "the metadata records from byte .* have crc32"),
         (Opcode.ATTACHMENT, 1, "the attachment at byte .* fails its crc32"),
         (Opcode.CHANNEL, -1, "the summary from byte .* has crc32"),
         (Opcode.STATISTICS, 0, "the summary from byte .* has crc32"),

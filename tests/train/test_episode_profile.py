@@ -97,6 +97,8 @@ def test_a_header_that_no_file_could_keep_is_refused_with_its_fault(change, mess
 
 def test_asking_a_header_for_an_unknown_track_names_those_it_has():
     with pytest.raises(BadInput, match=r"no camera 'front'; its cameras: top, left\.wrist, right_wrist"):
-        header(5).camera("front")
-    with pytest.raises(BadInput, match=r"no vector topic 'arm'; its vectors: /state/arm, /state/gripper"):
-        header(5).vector("arm")
+        header(5).tracks.camera("front", where="e.mcap")
+    with pytest.raises(
+        BadInput, match=r"no vector topic 'arm'; its vector topics: /state/arm, /state/gripper"
+    ):
+        header(5).tracks.vector("arm", where="e.mcap")

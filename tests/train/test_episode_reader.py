@@ -215,7 +215,7 @@ def test_a_step_outside_the_episode_is_refused(episode, steps):
 def test_unknown_cameras_and_topics_are_refused_with_the_known_ones(episode):
     with pytest.raises(BadInput, match=r"no camera 'front'; its cameras: top, left\.wrist, right_wrist"):
         episode.frames("front", [0])
-    with pytest.raises(BadInput, match="no vector topic '/state/leg'; its vectors: /state/arm"):
+    with pytest.raises(BadInput, match="no vector topic '/state/leg'; its vector topics: /state/arm"):
         episode.vector("/state/leg")
 
 

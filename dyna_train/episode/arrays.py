@@ -1,0 +1,61 @@
+"""Named arrays as one blob: what our attachments and the GOP table are made of.
+
+On disk: a length-prefixed JSON head that describes the arrays, then the arrays, byte planes apart, in one zstd
+frame. Equal input gives equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from dyna_train.errors import CorruptEpisode
+
+_LEVEL = 12  # written once, read by every training run
+
+
+def pack_arrays(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """JSON head and little-endian arrays as one blob."""
+    described = {
+        name: [array.dtype.newbyteorder("<").str, list(array.shape)] for name, array in arrays.items()
+    }
+    text = json.dumps({**head, "arrays": described}, separators=(",", ":")).encode()
+    planes = b"".join(_byte_planes(array) for array in arrays.values())
+    packed: bytes = zstandard.ZstdCompressor(level=_LEVEL).compress(planes)
+    return struct.pack("<I", len(text)) + text + packed
+
+
+def unpack_arrays(data: bytes | memoryview, *, what: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Head and arrays of `pack_arrays`. Raises CorruptEpisode that starts with `what`."""
+    try:
+        (length,) = struct.unpack_from("<I", data)
+        head: dict[str, Any] = json.loads(bytes(data[4 : 4 + length]))
+        shapes = {name: (np.dtype(code), tuple(shape)) for name, (code, shape) in head.pop("arrays").items()}
+        sizes = [dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in shapes.values()]
+        planes = zstandard.ZstdDecompressor().decompress(
+            bytes(data[4 + length :]), max_output_size=sum(sizes)
+        )
+        arrays, at = {}, 0
+        for (name, (dtype, shape)), size in zip(shapes.items(), sizes, strict=True):
+            arrays[name] = _from_planes(planes[at : at + size], dtype, shape)
+            at += size
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, zstandard.ZstdError) as error:
+        raise CorruptEpisode(f"{what}: not readable as arrays: {error!r}") from error
+    return head, arrays
+
+
+def _byte_planes(array: NDArray[Any]) -> bytes:
+    """All lowest bytes, then all next ones: the high planes of small numbers compress to nothing."""
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return little.reshape(-1, 1).view(np.uint8).T.tobytes() if little.size else b""
+
+
+def _from_planes(planes: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    bytes_2d = np.frombuffer(planes, np.uint8).reshape(dtype.itemsize, -1)
+    return np.ascontiguousarray(bytes_2d.T).view(dtype).reshape(shape)

@@ -1,0 +1,213 @@
+"""The body of an episode file: what is ready goes into chunks, in file order, and its places are remembered.
+
+Order: per state block the block itself, then the video and depth chunks of its steps and the events of its
+time; extra topics when there is a chunk full of them; then capture times, metadata, index, summary.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from mcap.records import Message
+from numpy.typing import NDArray
+
+from dyna_train.episode.arrays import pack_arrays
+from dyna_train.episode.blocks import build_block
+from dyna_train.episode.channels import ChannelPlan
+from dyna_train.episode.chunks import depth_chunk, depth_steps, message_chunk, video_chunk
+from dyna_train.episode.container import MESSAGE_HEAD_BYTES, ChunkRecords, McapSink, Place
+from dyna_train.episode.index import CAPTURE_NAME, INDEX_NAME, MEDIA_TYPE, ChunkTable, EpisodeIndex
+from dyna_train.episode.layout import EpisodeLayout
+from dyna_train.episode.profile import (
+    DEPTH_GROUP,
+    EVENT_GROUP,
+    EVENT_TOPIC,
+    EXTRA_GROUP,
+    RECORD_SYNC,
+    STATE_GROUP,
+    VIDEO_GROUP,
+    EpisodeHeader,
+    episode_records,
+    grid_times_ns,
+)
+from dyna_train.episode.queues import MISSING_NS, CameraQueue, DepthQueue, gaps_of
+from dyna_train.episode.schemas import Event, encode_event, video_head_bytes
+
+Vector = tuple[NDArray[np.float32], NDArray[np.int64]]
+"""Values float32 [T, D] and capture times int64 [T] ns of one vector topic."""
+
+EXTRA_CHUNK_BYTES = 1 << 20
+
+
+class EpisodeBody:
+    """Writes the chunks and the end of one file; the queues are filled by the writer that owns it."""
+
+    def __init__(
+        self,
+        sink: McapSink,
+        header: EpisodeHeader,
+        layout: EpisodeLayout,
+        channels: ChannelPlan,
+        cameras: Sequence[CameraQueue],
+        depths: Sequence[DepthQueue],
+        vectors: Mapping[str, Vector],
+        events: Sequence[Event],
+    ) -> None:
+        """events: in order of time."""
+        self._sink = sink
+        self._header = header
+        self._layout = layout
+        self._channels = channels
+        self._cameras = cameras
+        self._depths = depths
+        self._queues: list[CameraQueue | DepthQueue] = [*cameras, *depths]
+        self._vectors = vectors
+        self._events = list(events)
+        self._extras: list[Message] = []
+        self._extra_bytes = 0
+        self._grid_ns = grid_times_ns(header.start_ns, header.rate_hz, header.num_steps)
+        self._depth_steps = depth_steps(depths)
+        self._num_written = self._num_depth_written = 0
+        self._chunks: dict[str, list[tuple[Place, range]]] = {}
+        self._crcs: dict[str, list[int]] = {}
+
+    def write_ready(self) -> None:
+        """Write every chunk whose steps all cameras have, and the state block before it."""
+        last = self._header.num_steps
+        ready = min((queue.num_ready for queue in self._cameras), default=last)
+        while self._num_written < last:
+            steps = range(self._num_written, min(self._num_written + self._layout.steps_per_chunk, last))
+            if steps.stop > ready:
+                break
+            if steps.start % self._layout.steps_per_block == 0:
+                self._start_block(range(steps.start, min(steps.start + self._layout.steps_per_block, last)))
+            if self._cameras:
+                self._put(
+                    VIDEO_GROUP, video_chunk(steps, self._layout.gop, self._cameras, self._grid_ns), steps
+                )
+            self._num_written = steps.stop
+        self._write_depth()
+
+    def add_extra(self, message: Message) -> None:
+        """One message of an extra topic."""
+        self._extras.append(message)
+        self._extra_bytes += len(message.data)
+        if self._extra_bytes >= EXTRA_CHUNK_BYTES:
+            self._write_extras()
+
+    def end(self, header: EpisodeHeader) -> EpisodeIndex:
+        """Everything after the last step; header: with its final quality. Returns the index it wrote."""
+        self._write_extras()
+        sink, skew = self._sink, self._skew()
+        sink.add_attachment(CAPTURE_NAME, MEDIA_TYPE, pack_arrays({}, skew), header.start_ns)
+        crc = 0
+        for name, values in {**episode_records(header), RECORD_SYNC: self._sync(skew)}.items():
+            crc = zlib.crc32(sink.add_metadata(name, values), crc)
+        index = self._index(crc)
+        sink.add_attachment(INDEX_NAME, MEDIA_TYPE, index.to_bytes(), header.start_ns)
+        sink.end()
+        return index
+
+    def _start_block(self, steps: range) -> None:
+        """The state of these steps, and the events until the step after them."""
+        if self._vectors:
+            self._put(STATE_GROUP, self._state_block(steps), steps)
+        is_last = steps.stop == self._header.num_steps
+        end_ns = None if is_last else int(self._grid_ns[steps.stop])
+        due = [event for event in self._events if end_ns is None or event.time_ns < end_ns]
+        self._events = self._events[len(due) :]
+        if due:
+            channel = self._channels.ids[EVENT_TOPIC]
+            messages = [
+                Message(
+                    channel_id=channel,
+                    sequence=0,
+                    log_time=event.time_ns,
+                    publish_time=event.time_ns,
+                    data=encode_event(event),
+                )
+                for event in due
+            ]
+            self._put(EVENT_GROUP, message_chunk(messages), range(0))
+
+    def _state_block(self, steps: range) -> ChunkRecords:
+        rows = slice(steps.start, steps.stop)
+        topics = [track.topic for track in self._header.vectors]
+        return build_block(
+            steps.start,
+            self._grid_ns[rows],
+            channels=[self._channels.ids[topic] for topic in topics],
+            values=[self._vectors[topic][0][rows] for topic in topics],
+            capture_ns=[self._vectors[topic][1][rows] for topic in topics],
+        )
+
+    def _write_depth(self) -> None:
+        """Depth chunks of the steps that were written; they have a length of their own."""
+        if not self._depths:
+            return
+        last = self._header.num_steps
+        ready = min(self._num_written, *(queue.num_fed for queue in self._depths))
+        while self._num_depth_written < ready:
+            steps = range(self._num_depth_written, min(self._num_depth_written + self._depth_steps, last))
+            if steps.stop > ready:
+                return
+            self._put(DEPTH_GROUP, depth_chunk(steps, self._depths, self._grid_ns), steps)
+            self._num_depth_written = steps.stop
+
+    def _write_extras(self) -> None:
+        if self._extras:
+            self._put(EXTRA_GROUP, message_chunk(self._extras), range(0))
+        self._extras, self._extra_bytes = [], 0
+
+    def _put(self, group: str, records: ChunkRecords, steps: range) -> None:
+        place = self._sink.add_chunk(records, "" if group == VIDEO_GROUP else "zstd")
+        self._chunks.setdefault(group, []).append((place, steps))
+        self._crcs.setdefault(group, []).append(zlib.crc32(records.data))
+
+    def _skew(self) -> dict[str, NDArray[np.int64]]:
+        """Capture time less grid time by topic, int64 [T] ns; a gap keeps MISSING_NS less grid time."""
+        capture = {queue.track.topic: np.array(queue.capture_ns, np.int64) for queue in self._queues}
+        capture |= {track.topic: self._vectors[track.topic][1] for track in self._header.vectors}
+        return {topic: capture[topic] - self._grid_ns for topic in self._header.topics}
+
+    def _sync(self, skew: Mapping[str, NDArray[np.int64]]) -> dict[str, str]:
+        """By topic the largest and mean distance of capture from grid time, ns, and the gaps, in steps."""
+        record = {}
+        for topic, skew_T in skew.items():
+            present_T = skew_T[skew_T + self._grid_ns != MISSING_NS]
+            record[f"{topic}.max_abs_ns"] = str(int(np.abs(present_T).max(initial=0)))
+            record[f"{topic}.mean_abs_ns"] = str(
+                round(float(np.abs(present_T).mean())) if present_T.size else 0
+            )
+        for queue in self._queues:
+            gaps = gaps_of(queue.capture_ns)
+            if gaps:
+                record[f"{queue.track.topic}.gaps"] = json.dumps(gaps)
+        return record
+
+    def _index(self, metadata_crc: int) -> EpisodeIndex:
+        num_steps, num_cameras = self._header.num_steps, len(self._cameras)
+        num_gops = -(-num_steps // self._layout.gop)
+        frame_bytes = np.array([queue.frame_bytes for queue in self._cameras], np.uint32)
+        gop_crcs = np.array([queue.gop_crcs for queue in self._cameras], np.uint32)
+        return EpisodeIndex(
+            num_steps=num_steps,
+            layout=self._layout,
+            chunks={group: _table(chunks) for group, chunks in self._chunks.items()},
+            frame_bytes_NT=frame_bytes.reshape(num_cameras, num_steps),
+            head_bytes_N=tuple(
+                MESSAGE_HEAD_BYTES + video_head_bytes(queue.track.name) for queue in self._cameras
+            ),
+            gop_crc_NG=gop_crcs.reshape(num_cameras, num_gops),
+            block_crc_K=np.array(self._crcs.get(STATE_GROUP, []), np.uint32),
+            depth_crc_K=np.array(self._crcs.get(DEPTH_GROUP, []), np.uint32),
+            metadata_crc=metadata_crc,
+        )
+
+
+def _table(chunks: Sequence[tuple[Place, range]]) -> ChunkTable:
+    rows = [(place.offset, place.length, steps.start, len(steps)) for place, steps in chunks]
+    return ChunkTable(*np.array(rows, np.int64).T.copy())

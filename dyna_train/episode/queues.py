@@ -1,0 +1,114 @@
+"""What waits to be written: the frames of each camera until every camera has them, and so the depth pictures."""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from dataclasses import dataclass, field
+
+from dyna_train.episode.profile import CameraTrack, DepthTrack
+from dyna_train.video.encode import CameraEncoder
+
+MISSING_NS = -1
+"""Capture time of a step at which a camera has no frame."""
+
+
+@dataclass(slots=True)
+class CameraQueue:
+    """One camera while its episode is written; a step is fed once, as a frame, a packet or a gap."""
+
+    track: CameraTrack
+    channel_id: int
+    encoder: CameraEncoder | None
+    """None for a camera whose packets are copied."""
+    capture_ns: list[int] = field(default_factory=list)
+    """Of every step that was fed."""
+    packets: dict[int, bytes] = field(default_factory=dict)
+    """By step: encoded and not yet written."""
+    frame_bytes: list[int] = field(default_factory=list)
+    """Of every step that was written."""
+    gop_crcs: list[int] = field(default_factory=list)
+    last_frame: int = -1
+    """Step of the last frame that was fed; -1 before any."""
+    _inside: deque[int] = field(default_factory=deque)
+
+    @property
+    def what(self) -> str:
+        """Its name, for messages."""
+        return f"camera {self.track.name}"
+
+    @property
+    def num_fed(self) -> int:
+        """Steps that were fed, which is the next step to feed."""
+        return len(self.capture_ns)
+
+    @property
+    def num_ready(self) -> int:
+        """Every step before this one can be written."""
+        return self._inside[0] if self._inside else self.num_fed
+
+    def fed_to_encoder(self, packets: list[bytes], capture_ns: int) -> None:
+        """The next step went into the encoder, and `packets` of earlier ones, or of it, came out."""
+        self.last_frame = self.num_fed
+        self._inside.append(self.num_fed)
+        self.capture_ns.append(capture_ns)
+        self.came_out(packets)
+
+    def came_out(self, packets: list[bytes]) -> None:
+        """Take what came out of the encoder."""
+        for packet in packets:
+            self.packets[self._inside.popleft()] = packet
+
+    def fed_packet(self, packet: bytes, capture_ns: int) -> None:
+        """The next step, already encoded."""
+        self.last_frame = self.num_fed
+        self.packets[self.num_fed] = packet
+        self.capture_ns.append(capture_ns)
+
+    def written(self, packet: bytes, starts_gop: bool) -> None:
+        """The next step was written; an empty packet stands for a gap."""
+        self.frame_bytes.append(len(packet))
+        crc = 0 if starts_gop else self.gop_crcs.pop()
+        self.gop_crcs.append(zlib.crc32(packet, crc))
+
+    def skip(self, num_steps: int) -> None:
+        """The next steps have no frame."""
+        self.capture_ns.extend([MISSING_NS] * num_steps)
+
+
+@dataclass(slots=True)
+class DepthQueue:
+    """One depth camera while its episode is written."""
+
+    track: DepthTrack
+    channel_id: int
+    capture_ns: list[int] = field(default_factory=list)
+    pictures: dict[int, bytes] = field(default_factory=dict)
+    """By step: uint16 rows, little-endian, not yet written."""
+
+    @property
+    def what(self) -> str:
+        """Its name, for messages."""
+        return f"depth camera {self.track.name}"
+
+    @property
+    def num_fed(self) -> int:
+        """Steps that were fed, which is the next step to feed; all of them can be written."""
+        return len(self.capture_ns)
+
+    def skip(self, num_steps: int) -> None:
+        """The next steps have no picture."""
+        self.capture_ns.extend([MISSING_NS] * num_steps)
+
+
+def gaps_of(capture_ns: list[int]) -> list[tuple[int, int]]:
+    """The stretches without a frame, as (first step, end step)."""
+    gaps: list[tuple[int, int]] = []
+    for step, time_ns in enumerate(capture_ns):
+        if time_ns != MISSING_NS:
+            continue
+        if gaps and gaps[-1][1] == step:
+            gaps[-1] = (gaps[-1][0], step + 1)
+        else:
+            gaps.append((step, step + 1))
+    return gaps
