@@ -32,11 +32,12 @@ from dyna_assets.profiles import profile_named
 from dyna_assets.shard_session import open_shard
 from dyna_assets.simulate import record_uploads
 from dyna_assets.workspace import Workspace
-from dyna_train.episode.layout import plan_layout
+from dyna_train.episode.layout import PATTERNS
+from dyna_train.episode.planning import SizeModel, plan_layout
 from dyna_train.loader import EpisodeDataset
 from dyna_train.manifest import Manifest
 from dyna_train.recipe.train import RecipeConfig, Run
-from dyna_train.video.encode import x264_params
+from dyna_train.video.encode import Quality, x264_options
 from dyna_train.window import WindowSpec
 from dyna_train.world import World
 
@@ -178,8 +179,9 @@ def transcode(stills: list[bytes]) -> None:
     encoder.width, encoder.height, encoder.pix_fmt = WIDTH, HEIGHT, "yuv420p"
     encoder.framerate, encoder.time_base = Fraction(30), Fraction(1, 30)
     encoder.thread_count = decoder.thread_count = 1
-    gop = plan_layout("mixed", 30.0).gop
-    encoder.options = {"preset": "veryfast", "crf": str(CRF), "x264-params": x264_params(gop)}
+    sizes = SizeModel.assumed([(WIDTH, HEIGHT)] * 3, Quality(CRF), dims=(14, 14))
+    gop = plan_layout(PATTERNS["mixed"], 30.0, sizes=sizes).gop
+    encoder.options = x264_options(gop, Quality(CRF))
     for number, still in enumerate(stills):
         (picture,) = decoder.decode(av.Packet(still))
         frame = picture.reformat(format="yuv420p", dst_color_range="MPEG", threads=1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from mcap.opcode import Opcode
@@ -17,6 +18,18 @@ from numpy.typing import NDArray
 
 from dyna_train.episode.container import RECORD_HEAD_BYTES, ChunkRecords
 from dyna_train.episode.schemas import vector_head
+
+
+@cache
+def vector_places(dims: tuple[int, ...]) -> VectorPlaces:
+    """The places of topics of these dimensions."""
+    spans, at = [], 0
+    for dim in dims:
+        record = _record_dtype(dim)
+        start = at + record.itemsize - 4 * dim
+        spans.append((start, start + 4 * dim))
+        at += record.itemsize
+    return VectorPlaces(at, tuple(spans))
 
 
 def _step_dtype(dims: Sequence[int]) -> np.dtype[np.void]:
@@ -63,17 +76,6 @@ class VectorPlaces:
     step_bytes: int
     spans: tuple[tuple[int, int], ...]
     """First and end byte of each topic's values, in header order."""
-
-    @classmethod
-    def of(cls, dims: Sequence[int]) -> VectorPlaces:
-        """For topics of these dimensions."""
-        spans, at = [], 0
-        for dim in dims:
-            record = _record_dtype(dim)
-            start = at + record.itemsize - 4 * dim
-            spans.append((start, start + 4 * dim))
-            at += record.itemsize
-        return cls(at, tuple(spans))
 
     def gather(
         self, steps_TB: NDArray[np.uint8], rows_H: NDArray[np.int64] | slice, topics: Sequence[int]

@@ -63,6 +63,7 @@ class GopFrames:
         self._decoded: dict[int, av.VideoFrame] = {}
         self._counters = counters
         self._decoding = decode_gop(list(packets.values()), what=what)
+        self._damage: CorruptEpisode | None = None
 
     @classmethod
     def checked(cls, packets: Packets, crc: int, counters: ReadCounters, what: str) -> GopFrames:
@@ -75,12 +76,21 @@ class GopFrames:
         return cls(packets, counters, what)
 
     def frame(self, step: int) -> av.VideoFrame | None:
-        """The frame of `step`; None where the camera has none."""
+        """The frame of `step`; None where the camera has none. Raises CorruptEpisode, each time it is asked."""
         if step not in self._decoded and step in self._steps:
-            for frame in self._decoding:
-                here = self._steps[len(self._decoded)]
-                self._decoded[here] = frame
-                self._counters.decoded += 1
-                if here == step:
-                    break
+            try:
+                self._decode_to(step)
+            except CorruptEpisode as error:
+                self._damage = error
+                raise
         return self._decoded.get(step)
+
+    def _decode_to(self, step: int) -> None:
+        if self._damage is not None:
+            raise self._damage
+        for frame in self._decoding:
+            here = self._steps[len(self._decoded)]
+            self._decoded[here] = frame
+            self._counters.decoded += 1
+            if here == step:
+                return

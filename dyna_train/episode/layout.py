@@ -7,12 +7,8 @@ reading it will cost. This module holds only the values they share, so that ever
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
-
-import numpy as np
 
 from dyna_train.errors import BadInput
 
@@ -121,51 +117,3 @@ class EpisodeLayout:
     def steps_per_chunk(self) -> int:
         """Steps in one video chunk."""
         return self.gop * self.gops_per_chunk
-
-
-# TRANSITION: until callers use dyna_train.episode.planning
-MAX_GOP_S = Fraction(2)
-CHUNK_S = Fraction(1)
-BLOCK_S = Fraction(2)
-_GOP_THIRTIETHS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 30, 40, 60)
-
-
-def decoded_frames(offsets: Sequence[int], gop: int) -> float:
-    """Mean number of frames one camera decodes for a window with these step offsets, over all phases.
-
-    For every phase of the anchor in its GOP, each touched GOP costs its last wanted position + 1.
-    """
-    wanted_PW = np.arange(gop)[:, None] + np.asarray(sorted(offsets), dtype=np.int64)[None, :]
-    gop_PW, cost_PW = wanted_PW // gop, wanted_PW % gop + 1
-    last_PW = np.ones(wanted_PW.shape, dtype=bool)  # the last wanted frame of each touched GOP
-    last_PW[:, :-1] = gop_PW[:, 1:] != gop_PW[:, :-1]
-    return float((cost_PW * last_PW).sum() / gop)
-
-
-def relative_size(gop: int, keyframe_ratio: float) -> float:
-    """Bytes of a video with this GOP over those without keyframes, one of which weighs keyframe_ratio."""
-    return 1 + (keyframe_ratio - 1) / gop
-
-
-def plan_layout(pattern_name: str, rate_hz: float, *, keyframe_ratio: float = 7.0) -> EpisodeLayout:
-    """The layout that serves pattern `vla`, `mixed` or `wam` best at `rate_hz` steps per second.
-
-    keyframe_ratio: bytes of a keyframe over those of another frame; 7 was measured on noisy robot footage
-    at crf 23. The GOP is never longer than 2 s. Raises BadInput for an unknown pattern or rate.
-    """
-    pattern = pattern_named(pattern_name)
-    if not 0 < rate_hz < float("inf"):
-        raise BadInput(f"rate_hz = {rate_hz}: expected a positive number of steps per second")
-    offsets = pattern.frame_offsets(rate_hz)
-
-    def cost(gop: int) -> float:
-        decode = decoded_frames(offsets, gop) / len(offsets)
-        return relative_size(gop, keyframe_ratio) + pattern.decode_price * decode
-
-    rate = Fraction(rate_hz)
-    longest = max(1, int(MAX_GOP_S * rate))
-    gop = min(sorted({min(longest, max(1, round(k * rate / 30))) for k in _GOP_THIRTIETHS}), key=cost)
-    gops_per_chunk = max(1, round(CHUNK_S * rate / gop))
-    chunk = gop * gops_per_chunk
-    chunks_per_block = max(1, ceil(BLOCK_S * rate / chunk))
-    return EpisodeLayout(gop, gops_per_chunk, steps_per_block=chunk * chunks_per_block)

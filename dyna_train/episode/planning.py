@@ -20,7 +20,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from dyna_train.episode.blocks import VectorPlaces, build_block
+from dyna_train.episode.blocks import build_block, vector_places
 from dyna_train.episode.container import MESSAGE_HEAD_BYTES
 from dyna_train.episode.layout import REMOTE_STORE, EpisodeLayout, ReadPattern, StoreCosts
 from dyna_train.episode.schemas import video_head_bytes
@@ -30,10 +30,8 @@ from dyna_train.video.encode import CameraEncoder, Quality
 MAX_GOP_S = Fraction(2)  # beyond it a GOP has nothing left to save: 30 -> 300 steps is 9 % of the bytes
 BLOCK_S = Fraction(2)  # state blocks: one merged request reads them with the video beside them
 MAX_CHUNK_S = Fraction(4)  # a writer holds one chunk of every camera
-MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = (
-    256 << 10,
-    4 << 20,
-)  # outside it stock readers ask too often or read too much
+# Outside these, stock readers ask too often or read too much.
+MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 256 << 10, 4 << 20
 
 # Of x264's preset veryfast. A keyframe is paid for by the frames that the encoder sees refer to it; in a GOP
 # that is shorter than its sight it gets fewer bytes, and bytes are no longer linear in 1 / GOP.
@@ -46,7 +44,7 @@ _GOPS_PER_MAX = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60)  # the longest GOP is
 _KEYFRAME_RATIO = 7.0  # measured at crf 23; it falls with crf, to 3 at 16, because noise fills every frame
 
 # crf -> MB per minute of one camera of 640x480 at 30 Hz, GOP 60, x264 veryfast: robot footage with sensor
-# noise. A clean render has a third of it.
+# noise. A clean render has half of it, footage that was compressed before a half to a sixth.
 _MEASURED_MB = {10: 76.5, 12: 55.6, 14: 37.6, 16: 24.1, 18: 14.8, 20: 9.2, 23: 5.4, 26: 3.4, 28: 2.5}
 _MEASURED_GOP, _MEASURED_FRAMES, _MEASURED_PIXELS = 60, 1800, 640 * 480
 _LOG_PER_CRF = -0.155  # beyond the table: the slope of both its ends
@@ -69,8 +67,8 @@ class CameraSizes:
     def assumed(cls, width: int, height: int, quality: Quality) -> CameraSizes:
         """For noisy footage that nobody has tried to encode, in proportion to its pixels.
 
-        The rate does not enter: sensor noise, not motion, fills the frames. Twice too much or too little is
-        possible; `fitted` knows better.
+        The rate does not enter: sensor noise, not motion, fills the frames. Footage without noise has a
+        fraction of it; `fitted` knows.
         """
         crfs = sorted(_MEASURED_MB)
         inside = min(max(quality.crf, crfs[0]), crfs[-1])
@@ -133,7 +131,7 @@ class StateSizes:
     @classmethod
     def assumed(cls, dims: Sequence[int]) -> StateSizes:
         """For topics of these dimensions."""
-        return cls(len(dims), _ZSTD_RATIO * VectorPlaces.of(dims).step_bytes)
+        return cls(len(dims), _ZSTD_RATIO * vector_places(tuple(dims)).step_bytes)
 
     @classmethod
     def fitted(

@@ -26,9 +26,9 @@ from dyna_train.episode.source import Range, merge_ranges
 _INDEX_HEAD_BYTES = RECORD_HEAD_BYTES + 2 + 4  # of a MessageIndex: channel, length of its entries
 _INDEX_ENTRY_BYTES = 8 + 8  # log_time, offset
 
-# Video is now larger, now smaller than its mean. A gap that in the mean is just too wide to be read along is
-# narrow enough for part of the windows, so the model file is laid out at several scales.
-_SCALES = (0.90, 0.95, 1.0, 1.05, 1.10)
+# Sizes are known within 5 %. A gap that in the mean is just too wide to be read along may be narrow enough, so
+# the model file is laid out at several scales.
+_SCALES = (0.95, 0.975, 1.0, 1.025, 1.05)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Array axes: T steps, D state dimensions, A action dimensions, N asked frames, H 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dyna_train.episode.arrays import unpack_arrays
+from dyna_train.episode.channels import ExtraTopic
 from dyna_train.episode.index import CAPTURE_NAME, EpisodeIndex, GopTable
 from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import (
@@ -25,8 +26,10 @@ from dyna_train.episode.profile import (
     Tracks,
     grid_times_ns,
 )
+from dyna_train.episode.schemas import Event
 from dyna_train.episode.source import ByteSource, ReadCounters, open_source
 from dyna_train.episode.span import Piece, ReadPlan, Span, Steps, fetch
+from dyna_train.episode.sparse import StoredMessage, read_events, read_extra_messages, read_extra_topics
 from dyna_train.episode.tail import Tail, attachment_data, read_tail
 from dyna_train.errors import BadInput, EpisodeError
 from dyna_train.video.pixels import FrameConverter
@@ -138,6 +141,21 @@ class Episode:
         """Whether camera `camera` (a name) has a frame at each step, bool [T]."""
         present: NDArray[np.bool_] = self.index.frame_bytes_NT[self.tracks.camera(camera, where=self.uri)] > 0
         return present
+
+    def events(self) -> list[Event]:
+        """What happened, in order of time. Raises CorruptEpisode naming the damaged chunk."""
+        return read_events(self._source, self._known_tail)
+
+    def extra_topics(self) -> tuple[ExtraTopic, ...]:
+        """The topics that no pattern reads, as they were declared."""
+        return read_extra_topics(self._source, self._known_tail)
+
+    def extra_messages(self, topic: str) -> Iterator[StoredMessage]:
+        """The messages of an extra topic as they came, in file order; holds one chunk of about 1 MB.
+
+        Raises BadInput for a topic that is none, CorruptEpisode naming the damaged chunk.
+        """
+        return read_extra_messages(self._source, self._known_tail, topic)
 
     def frames(
         self,

@@ -19,7 +19,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from dyna_train.episode.blocks import VectorPlaces
+from dyna_train.episode.blocks import VectorPlaces, vector_places
 from dyna_train.episode.container import MESSAGE_HEAD_BYTES
 from dyna_train.episode.gop import GopFrames, message_payloads, split_gop
 from dyna_train.episode.index import GopTable
@@ -219,7 +219,7 @@ class Span:
 
     @cached_property
     def _places(self) -> VectorPlaces:
-        return VectorPlaces.of([track.dim for track in self._plan.tracks.vectors])
+        return vector_places(tuple(track.dim for track in self._plan.tracks.vectors))
 
     @cached_property
     def _state(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:

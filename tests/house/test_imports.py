@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "dyna_assets": {"dyna_assets", "dyna_train"},
     "dyna_cluster": {"dyna_cluster", "dyna_train"},
 }
-ABSENT = ("dagster", "sqlalchemy", "duckdb", "deltalake", "h5py", "PIL", "alembic", "psycopg2", "s3fs")
+ABSENT = ("dagster", "sqlalchemy", "duckdb", "deltalake", "h5py", "alembic", "psycopg2", "s3fs")
 
 
 def modules(package: str) -> list[Path]:

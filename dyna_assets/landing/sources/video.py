@@ -14,17 +14,24 @@ from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, is_local
+from dyna_train.errors import BadInput
+from dyna_train.video.coded import CodedVideo, Look, Packet
+from dyna_train.video.pixels import Orientation, orientation_of, turned
 
 NS = 1_000_000_000
 MAX_S = 365 * 86_400
 DECODABLE = "video.decodable"
+NEW_EXTRADATA = "new_extradata"  # FFmpeg's name for parameter sets that a container changes at a packet
 GRID_TOLERANCE = 1e-2
 """How far from a grid instant, in frames, a stored time may lie and still mean that instant."""
 
 
 @dataclass(frozen=True, slots=True)
 class VideoInfo:
-    """num_frames: as the container states it, 0 where it does not. Times are pts * time_base seconds."""
+    """width, height: of the upright picture, as `Video.frames` gives it.
+
+    num_frames: as the container states it, 0 where it does not. Times are pts * time_base seconds.
+    """
 
     width: int
     height: int
@@ -48,13 +55,18 @@ class Video:
         return self.folder.at(self.name)
 
     def info(self) -> VideoInfo:
-        """Size, codec and time base. Raises RecordingError if the file is no video or is cut."""
-        with self._opened() as (_, stream):
-            context = stream.codec_context
+        """Size, codec and time base; decodes the first frame, which alone knows how it is to be turned.
+
+        Raises RecordingError if the file is no video or is cut, or its frames cannot be turned upright.
+        """
+        with self._opened() as (container, stream):
             time_base = Fraction(stream.time_base.numerator, stream.time_base.denominator)
-            return VideoInfo(
-                context.width, context.height, context.codec.canonical_name, time_base, stream.frames
-            )
+            first = next(self._decoded(container, stream), None)
+            if first is None:
+                raise RecordingError(f"{self.where}: no frame inside, though a video stream", check=DECODABLE)
+            width, height = self._orientation(first).size(first.width, first.height)
+            codec = stream.codec_context.codec.canonical_name
+            return VideoInfo(width, height, codec, time_base, stream.frames)
 
     def pts(self) -> NDArray[np.int64]:
         """Presentation times [N] in ticks, sorted, of the frames that a decoder shows; nothing is decoded.
@@ -64,15 +76,15 @@ class Video:
         """
         with self._opened() as (container, stream):
             self._seek(container, stream)
-            ticks = sorted(self._demuxed(container, stream))
+            ticks = sorted(p.pts for p in self._demuxed(container, stream) if not p.is_discard)
             if ticks and max(-ticks[0], ticks[-1]) * stream.time_base > MAX_S:
                 raise RecordingError(f"{self.where}: presentation times beyond a year", check=DECODABLE)
         return np.array(ticks, np.int64)
 
     def frames(self, expected: NDArray[np.int64]) -> Iterator[av.VideoFrame]:
-        """Decoded frames in presentation order, the k-th at expected[k] (from `pts`).
+        """Decoded frames in presentation order and upright, the k-th at expected[k] (from `pts`).
 
-        Raises RecordingError at the frame that does not decode or is not the expected one.
+        Raises RecordingError at the frame that does not decode, is not the expected one, or cannot be turned.
         """
         position = 0
         with self._opened() as (container, stream):
@@ -86,10 +98,36 @@ class Video:
                     return
                 if frame.pts != expected[position] or frame.is_corrupt:
                     raise self._mismatch(position, int(expected[position]), frame.pts)
-                yield frame
+                yield turned(frame, self._orientation(frame))
                 position += 1
         if position < len(expected):
             raise self._mismatch(position, int(expected[position]), None)
+
+    def coded(self) -> CodedVideo:
+        """Its packets, and how the first frame is shown. Raises RecordingError, also while packets are read."""
+        with self._opened() as (container, stream):
+            context = stream.codec_context
+            codec, extradata = context.codec.canonical_name, bytes(context.extradata or b"")
+            self._seek(container, stream)
+            for frame in self._decoded(container, stream):
+                if self._inside(frame.pts):
+                    self._orientation(frame)  # raises what `Look.of` would, with the file's name
+                    return CodedVideo(codec, extradata, Look.of(frame), self.packets)
+        raise RecordingError(f"{self.where}: no frame in it is shown", check=DECODABLE)
+
+    def packets(self) -> Iterator[Packet]:
+        """Its packets in decoding order, those included that an edit list hides. Raises RecordingError."""
+        with self._opened() as (container, stream):
+            self._seek(container, stream)
+            for packet in self._demuxed(container, stream):
+                changed = packet.has_sidedata(NEW_EXTRADATA)
+                yield Packet(
+                    bytes(packet),
+                    packet.pts,
+                    is_keyframe=packet.is_keyframe,
+                    is_discard=packet.is_discard,
+                    extradata=bytes(packet.get_sidedata(NEW_EXTRADATA)) if changed else b"",
+                )
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Any]]:
@@ -132,7 +170,8 @@ class Video:
             target, back = target - back, back * 2
         container.seek(max(target, 0), stream=stream)
 
-    def _demuxed(self, container: Any, stream: Any) -> Iterator[int]:
+    def _demuxed(self, container: Any, stream: Any) -> Iterator[Any]:
+        """The packets inside, in decoding order; each has a presentation time."""
         number = 0
         for packet in container.demux(stream):
             if packet.size == 0:  # the flush at the end
@@ -144,8 +183,8 @@ class Video:
             if self.stop is not None and packet.dts is not None and packet.dts >= self.stop:
                 return
             number += 1
-            if not packet.is_discard and self._inside(packet.pts):
-                yield packet.pts
+            if self._inside(packet.pts):
+                yield packet
         self._refuse_cut(stream)
 
     def _refuse_cut(self, stream: Any) -> None:
@@ -178,6 +217,12 @@ class Video:
                 "record or upload it again",
                 check=DECODABLE,
             ) from None
+
+    def _orientation(self, frame: av.VideoFrame) -> Orientation:
+        try:
+            return orientation_of(frame)
+        except BadInput as error:
+            raise RecordingError(f"{self.where}: {error}", check=DECODABLE) from None
 
     def _inside(self, pts: int) -> bool:
         return (self.start is None or pts >= self.start) and (self.stop is None or pts < self.stop)

@@ -1,0 +1,168 @@
+"""The groups that are not on the grid: events, and the extra topics, which come out as they went in."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from io import BytesIO
+from typing import NamedTuple
+
+import zstandard
+from mcap.data_stream import ReadDataStream
+from mcap.exceptions import EndOfFile
+from mcap.opcode import Opcode
+from mcap.records import Channel, Chunk, Message, Schema
+from mcap.stream_reader import StreamReader
+
+from dyna_train.episode.channels import ExtraTopic
+from dyna_train.episode.container import FOOTER_BYTES, MAGIC, RECORD_HEAD_BYTES
+from dyna_train.episode.index import ChunkTable
+from dyna_train.episode.profile import EVENT_GROUP, EVENT_TOPIC, EXTRA_GROUP
+from dyna_train.episode.schemas import Event, parse_event
+from dyna_train.episode.source import ByteSource, Range
+from dyna_train.episode.tail import Tail
+from dyna_train.errors import BadInput, CorruptEpisode
+
+_END_BYTES = FOOTER_BYTES + len(MAGIC)
+
+
+class StoredMessage(NamedTuple):
+    """One message as it lies in a file. Times in ns since the epoch; data: its payload, untouched."""
+
+    log_ns: int
+    publish_ns: int
+    sequence: int
+    data: bytes
+
+
+def read_events(source: ByteSource, tail: Tail) -> list[Event]:
+    """All events of a file in order of time. Raises CorruptEpisode naming the chunk that is damaged."""
+    ids = {channel.id for channel in tail.channels if channel.topic == EVENT_TOPIC}
+    events = []
+    for what, message in _messages(source, tail, EVENT_GROUP):
+        if message.channel_id not in ids:
+            raise CorruptEpisode(f"{what}: a message of channel {message.channel_id} among the events")
+        events.append(event_of(what, message.log_time, message.data))
+    return sorted(events, key=lambda event: event.time_ns)
+
+
+def read_extra_topics(source: ByteSource, tail: Tail) -> tuple[ExtraTopic, ...]:
+    """The extra topics as they were declared. Raises CorruptEpisode if the summary is damaged."""
+    extras = [channel for channel in tail.channels if channel.metadata.get("group") == EXTRA_GROUP]
+    schemas = _summary_schemas(source) if any(channel.schema_id for channel in extras) else {}
+    return tuple(without_group(stored_topic(channel, schemas)) for channel in extras)
+
+
+def read_extra_messages(source: ByteSource, tail: Tail, topic: str) -> Iterator[StoredMessage]:
+    """The messages of one extra topic in file order, one chunk in memory at a time.
+
+    Raises BadInput for a topic that is none, CorruptEpisode naming the chunk that is damaged.
+    """
+    known = {
+        channel.topic: channel.id for channel in tail.channels if channel.metadata.get("group") == EXTRA_GROUP
+    }
+    if topic not in known:
+        raise BadInput(
+            f"{source.uri}: no extra topic '{topic}'; its extra topics: {', '.join(known) or 'none'}"
+        )
+    return (
+        stored_message(message)
+        for _, message in _messages(source, tail, EXTRA_GROUP)
+        if message.channel_id == known[topic]
+    )
+
+
+def event_of(what: str, time_ns: int, data: bytes) -> Event:
+    """The event of one message. Raises CorruptEpisode that starts with `what`."""
+    try:
+        return parse_event(time_ns, data)
+    except CorruptEpisode as error:
+        raise CorruptEpisode(f"{what}: {error}") from error
+
+
+def stored_message(message: Message) -> StoredMessage:
+    """The message without its channel."""
+    return StoredMessage(message.log_time, message.publish_time, message.sequence, message.data)
+
+
+def without_group(topic: ExtraTopic) -> ExtraTopic:
+    """The topic as it was declared: the writer adds the group to its metadata."""
+    return replace(topic, metadata={key: value for key, value in topic.metadata.items() if key != "group"})
+
+
+def stored_topic(channel: Channel, schemas: Mapping[int, Schema]) -> ExtraTopic:
+    """The topic of a channel, its schema looked up by id."""
+    schema = schemas.get(channel.schema_id, Schema(id=0, data=b"", encoding="", name=""))
+    return ExtraTopic(
+        topic=channel.topic,
+        message_encoding=channel.message_encoding,
+        schema_name=schema.name,
+        schema_encoding=schema.encoding,
+        schema_data=schema.data,
+        metadata=dict(channel.metadata),
+    )
+
+
+def _messages(source: ByteSource, tail: Tail, group: str) -> Iterator[tuple[str, Message]]:
+    """Every message of the chunks of `group` in file order, each with what its chunk is called in errors."""
+    for start, end in _chunk_ranges(tail.index.chunks.get(group)):
+        what = f"{source.uri}: {group} chunk from byte {start:,}"
+        (record,) = source.read([(start, end)])
+        data = _chunk_data(bytes(record), what)
+        stream = ReadDataStream(BytesIO(data))
+        while stream.count < len(data):
+            opcode, length = stream.read1(), stream.read8()
+            if opcode != Opcode.MESSAGE:
+                raise CorruptEpisode(f"{what}: a record of opcode {opcode} among the messages")
+            yield what, Message.read(stream, length)
+
+
+def _chunk_ranges(table: ChunkTable | None) -> list[Range]:
+    if table is None:
+        return []
+    ends = (table.offset_K + table.length_K).tolist()
+    return list(zip(table.offset_K.tolist(), ends, strict=True))
+
+
+def _chunk_data(record: bytes, what: str) -> bytes:
+    """The records inside a chunk record, checked; their size first, lest a damaged one be allocated."""
+    try:
+        opcode, length = struct.unpack_from("<BQ", record)
+        chunk = Chunk.read(ReadDataStream(BytesIO(record[RECORD_HEAD_BYTES:])))
+        size = zstandard.frame_content_size(chunk.data)
+        is_ours = (opcode, length, chunk.compression) == (
+            Opcode.CHUNK,
+            len(record) - RECORD_HEAD_BYTES,
+            "zstd",
+        )
+        if not is_ours or size != chunk.uncompressed_size:
+            raise CorruptEpisode(
+                f"{what}: expected a zstd chunk of {len(record):,} bytes, found opcode {opcode}, compression "
+                f"'{chunk.compression}', {size:,} bytes inside where {chunk.uncompressed_size:,} should be; "
+                "fetch the file again"
+            )
+        data: bytes = zstandard.ZstdDecompressor().decompress(chunk.data)
+    except (struct.error, UnicodeDecodeError, EndOfFile, zstandard.ZstdError) as error:
+        raise CorruptEpisode(
+            f"{what}: not readable as a zstd chunk: {error!r}; fetch the file again"
+        ) from error
+    crc = zlib.crc32(data)
+    if crc != chunk.uncompressed_crc:
+        raise CorruptEpisode(
+            f"{what}: crc32 {crc:08x}, expected {chunk.uncompressed_crc:08x}; fetch the file again"
+        )
+    return data
+
+
+def _summary_schemas(source: ByteSource) -> dict[int, Schema]:
+    """The schemas by id, from the file's summary."""
+    size = source.size()
+    (end,) = source.read([(size - _END_BYTES, size)])
+    start, _, crc = struct.unpack_from("<QQI", end, RECORD_HEAD_BYTES)
+    (summary,) = source.read([(start, size - len(MAGIC))])
+    if zlib.crc32(summary[:-4]) != crc:
+        raise CorruptEpisode(f"{source.uri}: the summary from byte {start:,} changed while it was read")
+    records = StreamReader(BytesIO(bytes(summary) + MAGIC), skip_magic=True).records
+    return {record.id: record for record in records if isinstance(record, Schema)}

@@ -1,0 +1,186 @@
+"""The sequence parameter set of H.264 (7.3.2.1.1, Annex E): what the pictures of a stream look like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dyna_train.video.bits import BadBitstream, BitReader, unescape
+
+UNSPECIFIED = 2  # colour codes of ITU-T H.273
+HIGH_PROFILES = frozenset({44, 83, 86, 100, 110, 118, 122, 128, 134, 135, 138, 139, 244})
+CHROMA_NAMES = {0: "4:0:0", 1: "4:2:0", 2: "4:2:2", 3: "4:4:4"}
+MAX_MACROBLOCKS = 1 << 10  # a side of 16384 pixels; level 6.2 allows less
+_CHROMA_UNITS = {0: (1, 1), 1: (2, 2), 2: (2, 1), 3: (1, 1)}  # pixels across and down for one chroma sample
+_EXTENDED_ASPECT = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Vui:
+    """Video usability information; the defaults hold where a stream says nothing.
+
+    max_num_reorder_frames: None where it is not said.
+    """
+
+    full_range: bool = False
+    primaries: int = UNSPECIFIED
+    transfer: int = UNSPECIFIED
+    matrix: int = UNSPECIFIED
+    max_num_reorder_frames: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sps:
+    """One sequence parameter set.
+
+    profile_idc, level_idc: as the standard numbers them (High = 100, level 4.1 = 41). chroma_format_idc: 0
+    grey, 1 4:2:0, 2 4:2:2, 3 4:4:4. width, height: pixels that are shown, after cropping; coded_width,
+    coded_height: before it, multiples of 16. crop: pixels cut off left, right, top, bottom.
+    """
+
+    sps_id: int
+    profile_idc: int
+    level_idc: int
+    chroma_format_idc: int
+    bit_depth_luma: int
+    bit_depth_chroma: int
+    frame_mbs_only: bool
+    coded_width: int
+    coded_height: int
+    crop: tuple[int, int, int, int]
+    vui: Vui
+
+    @property
+    def width(self) -> int:
+        """Pixels across, as shown."""
+        return self.coded_width - self.crop[0] - self.crop[1]
+
+    @property
+    def height(self) -> int:
+        """Pixels down, as shown."""
+        return self.coded_height - self.crop[2] - self.crop[3]
+
+    @property
+    def chroma(self) -> str:
+        """The chroma format as people write it, '4:2:0'."""
+        return CHROMA_NAMES[self.chroma_format_idc]
+
+
+def parse_sps(unit: bytes | memoryview, what: str = "SPS") -> Sps:
+    """The parameter set in a NAL unit of type 7 (header byte included). Raises BadBitstream."""
+    raw = BitReader(unescape(unit)[1:], what)
+    profile_idc = raw.bits(8)
+    raw.bits(8)  # constraint flags
+    level_idc = raw.bits(8)
+    sps_id = raw.ue("seq_parameter_set_id", 31)
+    chroma, planes, luma_depth, chroma_depth = 1, False, 8, 8
+    if profile_idc in HIGH_PROFILES:
+        chroma, planes, luma_depth, chroma_depth = _chroma(raw)
+    raw.ue("log2_max_frame_num_minus4", 12)
+    _skip_picture_order(raw)
+    raw.ue("max_num_ref_frames", 16)
+    raw.flag()  # gaps_in_frame_num_value_allowed
+    columns = raw.ue("pic_width_in_mbs_minus1", MAX_MACROBLOCKS - 1) + 1
+    rows = raw.ue("pic_height_in_map_units_minus1", MAX_MACROBLOCKS - 1) + 1
+    frame_mbs_only = raw.flag()
+    if not frame_mbs_only:
+        raw.flag()  # mb_adaptive_frame_field
+    raw.flag()  # direct_8x8_inference
+    width, height = 16 * columns, 16 * rows * (1 if frame_mbs_only else 2)
+    across, down = (1, 1) if planes else _CHROMA_UNITS[chroma]
+    crop = _crop(raw, across, down if frame_mbs_only else 2 * down)
+    if crop[0] + crop[1] >= width or crop[2] + crop[3] >= height:
+        raise raw.fault(f"cropping {crop} leaves nothing of {width} x {height} pixels")
+    vui = _vui(raw) if raw.flag() else Vui()
+    return Sps(
+        sps_id, profile_idc, level_idc, chroma, luma_depth, chroma_depth,
+        frame_mbs_only, width, height, crop, vui,
+    )  # fmt: skip
+
+
+def _chroma(raw: BitReader) -> tuple[int, bool, int, int]:
+    """(chroma_format_idc, separate_colour_plane, bit depths) of the high profiles."""
+    chroma = raw.ue("chroma_format_idc", 3)
+    planes = raw.flag() if chroma == 3 else False
+    luma_depth = 8 + raw.ue("bit_depth_luma_minus8", 6)
+    chroma_depth = 8 + raw.ue("bit_depth_chroma_minus8", 6)
+    raw.flag()  # qpprime_y_zero_transform_bypass
+    if raw.flag():
+        for number in range(12 if chroma == 3 else 8):
+            if raw.flag():
+                _skip_scaling_list(raw, 16 if number < 6 else 64)
+    return chroma, planes, luma_depth, chroma_depth
+
+
+def _skip_scaling_list(raw: BitReader, size: int) -> None:
+    last = following = 8
+    for _ in range(size):
+        if following:
+            following = (last + raw.se("delta_scale")) % 256
+        last = following or last
+
+
+def _skip_picture_order(raw: BitReader) -> None:
+    kind = raw.ue("pic_order_cnt_type", 2)
+    if kind == 0:
+        raw.ue("log2_max_pic_order_cnt_lsb_minus4", 12)
+    elif kind == 1:
+        raw.flag()  # delta_pic_order_always_zero
+        raw.se("offset_for_non_ref_pic")
+        raw.se("offset_for_top_to_bottom_field")
+        for _ in range(raw.ue("num_ref_frames_in_pic_order_cnt_cycle", 255)):
+            raw.se("offset_for_ref_frame")
+
+
+def _crop(raw: BitReader, across: int, down: int) -> tuple[int, int, int, int]:
+    if not raw.flag():
+        return 0, 0, 0, 0
+    left, right, top, bottom = (raw.ue(f"frame_crop_{side}") for side in ("left", "right", "top", "bottom"))
+    return left * across, right * across, top * down, bottom * down
+
+
+def _vui(raw: BitReader) -> Vui:
+    if raw.flag() and raw.bits(8) == _EXTENDED_ASPECT:
+        raw.bits(32)  # sample aspect ratio
+    if raw.flag():
+        raw.flag()  # overscan_appropriate
+    full_range, colours = False, (UNSPECIFIED,) * 3
+    if raw.flag():
+        raw.bits(3)  # video_format
+        full_range = raw.flag()
+        if raw.flag():
+            colours = raw.bits(8), raw.bits(8), raw.bits(8)
+    if raw.flag():
+        raw.ue("chroma_sample_loc_type_top_field", 5)
+        raw.ue("chroma_sample_loc_type_bottom_field", 5)
+    if raw.flag():
+        raw.bits(65)  # num_units_in_tick, time_scale, fixed_frame_rate
+    has_hrd = [_skip_hrd(raw) for _ in ("nal", "vcl")]
+    if any(has_hrd):
+        raw.flag()  # low_delay_hrd
+    raw.flag()  # pic_struct_present
+    return Vui(full_range, *colours, _reorder_frames(raw) if raw.flag() else None)
+
+
+def _skip_hrd(raw: BitReader) -> bool:
+    if not raw.flag():
+        return False
+    count = raw.ue("cpb_cnt_minus1", 31) + 1
+    raw.bits(8)  # scales
+    for _ in range(count):
+        raw.ue("bit_rate_value_minus1")
+        raw.ue("cpb_size_value_minus1")
+        raw.flag()  # cbr
+    raw.bits(20)  # lengths of delays and of the time offset
+    return True
+
+
+def _reorder_frames(raw: BitReader) -> int:
+    raw.flag()  # motion_vectors_over_pic_boundaries
+    for name in ("max_bytes_per_pic", "max_bits_per_mb"):
+        raw.ue(f"{name}_denom", 16)
+    for name in ("horizontal", "vertical"):
+        raw.ue(f"log2_max_mv_length_{name}", 32)
+    return raw.ue("max_num_reorder_frames", 16)
+
+
+__all__ = ["CHROMA_NAMES", "UNSPECIFIED", "BadBitstream", "Sps", "Vui", "parse_sps"]
