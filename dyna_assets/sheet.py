@@ -1,41 +1,43 @@
-"""A contact sheet: one picture that shows an episode at a glance."""
+"""A contact sheet small enough for a Dagster page; `dyna-train inspect --sheet` draws the large one."""
 
 from __future__ import annotations
 
 import io
 
-import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image
 
 from dyna_train.episode.reader import Episode
+from dyna_train.look.frames import frame_tiles, spread_steps
+from dyna_train.look.ink import SMALL_SIZE, line_height, write
+from dyna_train.look.palette import PAPER
 
 NUM_COLUMNS = 6
 TILE_WIDTH = 144
 MARGIN = 2
-CAPTION = 14
 MAX_BYTES = 48_000
 
 
 def contact_sheet(episode: Episode) -> bytes:
-    """JPEG, at most 48,000 bytes: a row per camera, six frames from first to last, their times above."""
-    header = episode.header
-    steps = np.unique(np.linspace(0, header.num_steps - 1, NUM_COLUMNS).astype(int)).tolist()
-    rows = []
-    for camera in header.cameras:
-        tile_height = max(2, round(TILE_WIDTH * camera.height / camera.width / 2) * 2)
-        rows.append((camera.name, episode.frames(camera.name, steps, size=(tile_height, TILE_WIDTH))))
-    height = CAPTION + sum(frames.shape[1] + CAPTION + MARGIN for _, frames in rows)
-    sheet = Image.new("RGB", (NUM_COLUMNS * (TILE_WIDTH + MARGIN), height), "white")
-    draw = ImageDraw.Draw(sheet)
-    for column, step in enumerate(steps):
-        draw.text((column * (TILE_WIDTH + MARGIN) + 2, 1), f"{step / header.rate_hz:.2f} s", fill="black")
-    top = CAPTION
-    for name, frames_NHWC in rows:
-        draw.text((2, top), name, fill="black")
-        top += CAPTION
-        for column, frame_HWC in enumerate(frames_NHWC):
-            sheet.paste(Image.fromarray(frame_HWC), (column * (TILE_WIDTH + MARGIN), top))
-        top += frames_NHWC.shape[1] + MARGIN
+    """JPEG, at most 48,000 bytes: a row per camera, six frames from first to last, their times above.
+
+    A step at which a camera has no frame is hatched.
+    """
+    header, caption = episode.header, line_height(SMALL_SIZE)
+    steps = spread_steps(header.num_steps, NUM_COLUMNS)
+    box = (TILE_WIDTH, 4 * TILE_WIDTH)
+    rows = [(camera.name, frame_tiles(episode, camera, steps, box)) for camera in header.cameras]
+    height = caption + sum(tiles[0].height + caption + MARGIN for _, tiles in rows)
+    sheet = Image.new("RGB", (NUM_COLUMNS * (TILE_WIDTH + MARGIN), height), PAPER)
+    lefts = [column * (TILE_WIDTH + MARGIN) for column in range(len(steps))]
+    for left, step in zip(lefts, steps, strict=True):
+        write(sheet, (left + 2, 0), f"{step / header.rate_hz:.2f} s", SMALL_SIZE)
+    top = caption
+    for name, tiles in rows:
+        write(sheet, (2, top), name, SMALL_SIZE)
+        top += caption
+        for left, tile in zip(lefts, tiles, strict=True):
+            sheet.paste(tile, (left, top))
+        top += tiles[0].height + MARGIN
     return _jpeg(sheet)
 
 

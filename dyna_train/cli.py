@@ -11,11 +11,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dyna_train.commands import look
+from dyna_train.commands.plan import plan
 from dyna_train.manifest import Manifest
 from dyna_train.program import run_program
 from dyna_train.world import World
 
 app = typer.Typer(help="Manifests, episode files and the recipe that trains on them.", no_args_is_help=True)
+
+
+app.command()(look.inspect)
+app.command("foxglove-layout")(look.foxglove_layout)
+app.command()(look.rerun)
+app.command()(plan)
 
 
 @app.callback()

@@ -1,0 +1,1 @@
+"""Looking at an episode file: a summary, a contact sheet with plots, and what viewers need to show it."""
