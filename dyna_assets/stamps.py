@@ -57,7 +57,7 @@ STEPS: dict[str, Step] = {
         Step("gate_before", check_versions("before"), settings=("gates",), reads=("recordings",)),
         Step(
             "episodes",
-            {"align": 1, "encode": 1, "pack": 1},
+            {"align": 1, "encode": 2, "pack": 2},
             settings=("grid", "encoding"),
             reads=("recordings",),
             needs=("gate_before",),

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dyna_train.commands import look
+from dyna_train.commands.doctor import doctor, recover, regroup
 from dyna_train.commands.plan import plan
 from dyna_train.manifest import Manifest
 from dyna_train.program import run_program
@@ -24,6 +25,9 @@ app.command()(look.inspect)
 app.command("foxglove-layout")(look.foxglove_layout)
 app.command()(look.rerun)
 app.command()(plan)
+app.command()(doctor)
+app.command()(recover)
+app.command()(regroup)
 
 
 @app.callback()

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# Two cores share the suite: how long one example takes says nothing.
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 

@@ -69,7 +69,9 @@ class Encoding(Config):
         default="mixed", description="how training reads it: single frames, both, or whole stretches"
     )
     quality: Literal["archive", "default", "train", "train-fast"] = Field(
-        default="default", description="crf 16, 18, 22; train-fast: 20, decodes in half the time, +25 % bytes"
+        default="default",
+        description="crf 16, 18, 22; train-fast: 20, decodes in half the time, +25 % bytes. Video that is already "
+        "H.264 with closed GOPs of one length is copied as it is",
     )
     crf: int | None = Field(default=None, ge=0, le=51, description="a crf of your own, lower is better")
 

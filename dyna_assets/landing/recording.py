@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal, Protocol, runtime_checkable
 
 import av
 import fsspec
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dyna_train.files import open_store
+from dyna_train.video.coded import CodedVideo
 
 Payload = NDArray[np.float64] | bytes | av.VideoFrame
 """A vector [D]; an encoded still picture (JPEG or PNG); or a decoded video frame."""
@@ -235,6 +236,18 @@ class Recording(Protocol):
     def __enter__(self) -> Recording: ...
 
     def __exit__(self, *exc: object) -> None: ...
+
+
+@runtime_checkable
+class CodedRecording(Protocol):
+    """A recording that can also give pictures as they were coded, so that they need not be coded again."""
+
+    def coded(self, topic: str) -> CodedVideo | None:
+        """The packets of one image topic, one for each of `times(topic)`; None if it holds no video.
+
+        Raises RecordingError, also while the packets are read.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class EpisodeBody:
         sink, skew = self._sink, self._skew()
         sink.add_attachment(CAPTURE_NAME, MEDIA_TYPE, pack_arrays({}, skew), header.start_ns)
         crc = 0
-        for name, values in {**episode_records(header), RECORD_SYNC: self._sync(skew)}.items():
+        for name, values in {**episode_records(header, self._layout), RECORD_SYNC: self._sync(skew)}.items():
             crc = zlib.crc32(sink.add_metadata(name, values), crc)
         index = self._index(crc)
         sink.add_attachment(INDEX_NAME, MEDIA_TYPE, index.to_bytes(), header.start_ns)

@@ -63,14 +63,14 @@ class ChannelPlan:
         *,
         has_events: bool,
     ) -> ChannelPlan:
-        """Channels in file order. copied: by camera name, what its packets are.
+        """Channels in file order. copied: by camera name, its codec parameters.
 
         Raises BadInput for an extra topic whose name is taken.
         """
         rate_hz, params = header.rate_hz, codec_params(layout.gop, quality)
         described: list[tuple[str, str, int, dict[str, str]]] = []
         for camera in header.cameras:
-            codec = f"copied: {copied[camera.name]}" if camera.name in copied else params
+            codec = copied.get(camera.name, params)
             metadata = camera_metadata(camera, rate_hz, layout.gop, codec)
             described.append((camera.topic, PROTOBUF, VIDEO_SCHEMA_ID, metadata))
         for vector in header.vectors:

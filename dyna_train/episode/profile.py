@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.errors import BadInput, CorruptEpisode
 
 PROFILE = "dyna.episode/1"
@@ -249,12 +250,16 @@ def _faults(header: EpisodeHeader) -> Iterator[str]:
             yield f"vector {vector.topic} has {vector.dim} names but {len(vector.units)} units"
 
 
-def episode_records(header: EpisodeHeader) -> dict[str, dict[str, str]]:
-    """The metadata records that carry the header, by name; its tracks live in the channels."""
+def episode_records(header: EpisodeHeader, layout: EpisodeLayout) -> dict[str, dict[str, str]]:
+    """The metadata records that carry header and layout, by name; the header's tracks live in the channels."""
     success = {None: "", True: "true", False: "false"}[header.success]
     name, version = PROFILE.split("/")
     return {
-        RECORD_PROFILE: {"name": name, "version": version},
+        RECORD_PROFILE: {
+            "name": name,
+            "version": version,
+            **{cut: str(steps) for cut, steps in asdict(layout).items()},
+        },
         RECORD_VERSIONS: dict(header.versions),
         RECORD_EPISODE: {
             "episode_id": str(header.episode_id),
@@ -269,6 +274,14 @@ def episode_records(header: EpisodeHeader) -> dict[str, dict[str, str]]:
         },
         RECORD_QC: dict(header.quality),
     }
+
+
+def read_layout(record: Mapping[str, str]) -> EpisodeLayout | None:
+    """The layout that a dyna.profile record states; None if it states none that could be."""
+    try:
+        return EpisodeLayout(**{cut.name: int(record[cut.name]) for cut in fields(EpisodeLayout)})
+    except (KeyError, ValueError):
+        return None
 
 
 def camera_metadata(camera: CameraTrack, rate_hz: float, gop: int, codec_params: str) -> dict[str, str]:

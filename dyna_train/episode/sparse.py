@@ -41,7 +41,7 @@ def read_events(source: ByteSource, tail: Tail) -> list[Event]:
     """All events of a file in order of time. Raises CorruptEpisode naming the chunk that is damaged."""
     ids = {channel.id for channel in tail.channels if channel.topic == EVENT_TOPIC}
     events = []
-    for what, message in _messages(source, tail, EVENT_GROUP):
+    for what, message in _messages(source, tail, EVENT_GROUP, EVENT_TOPIC):
         if message.channel_id not in ids:
             raise CorruptEpisode(f"{what}: a message of channel {message.channel_id} among the events")
         events.append(event_of(what, message.log_time, message.data))
@@ -69,7 +69,7 @@ def read_extra_messages(source: ByteSource, tail: Tail, topic: str) -> Iterator[
         )
     return (
         stored_message(message)
-        for _, message in _messages(source, tail, EXTRA_GROUP)
+        for _, message in _messages(source, tail, EXTRA_GROUP, topic)
         if message.channel_id == known[topic]
     )
 
@@ -105,10 +105,13 @@ def stored_topic(channel: Channel, schemas: Mapping[int, Schema]) -> ExtraTopic:
     )
 
 
-def _messages(source: ByteSource, tail: Tail, group: str) -> Iterator[tuple[str, Message]]:
-    """Every message of the chunks of `group` in file order, each with what its chunk is called in errors."""
+def _messages(source: ByteSource, tail: Tail, group: str, topic: str) -> Iterator[tuple[str, Message]]:
+    """Every message of the chunks of `group` in file order, each with what its place is called in errors.
+
+    topic: the one that is wanted, for errors.
+    """
     for start, end in _chunk_ranges(tail.index.chunks.get(group)):
-        what = f"{source.uri}: {group} chunk from byte {start:,}"
+        what = f"{source.uri}: {topic}, in the {group} chunk from byte {start:,}"
         (record,) = source.read([(start, end)])
         data = _chunk_data(bytes(record), what)
         stream = ReadDataStream(BytesIO(data))

@@ -59,7 +59,7 @@ def read_tail(source: ByteSource) -> Tail:
     if not wanted:
         raise EpisodeError(
             f"{source.uri}: an MCAP file without the attachment {INDEX_NAME}; expected an episode file. "
-            "Another tool may have rewritten it: ingest the recording again"
+            "If another tool rewrote one, dyna-train regroup restores it"
         )
     data = attachment_data(source.uri, window.at(wanted[0]), wanted[0])
     index = EpisodeIndex.from_bytes(data, uri=source.uri)
@@ -150,7 +150,8 @@ def _cut(source: ByteSource, size: int) -> EpisodeError:
             )
         at = end
     return TruncatedEpisode(
-        f"{source.uri}: file ends at byte {size:,}, before its closing magic; fetch the file again"
+        f"{source.uri}: file ends at byte {size:,}, before its closing magic; fetch the file again, "
+        "or save what is whole with dyna-train recover"
     )
 
 

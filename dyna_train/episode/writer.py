@@ -95,8 +95,9 @@ class EpisodeWriter:
         """Start a file that will appear under the local `path`.
 
         quality: one of `QUALITIES`, or your own. vectors: for every vector topic of the header its values
-        float32 [T, D] and capture times int64 [T] ns, T = num_steps. copied: what the packets of a camera that
-        is not encoded here are, by its name. extras: topics for `add_extra`. Raises BadInput naming the topic.
+        float32 [T, D] and capture times int64 [T] ns, T = num_steps. copied: by name, the codec
+        parameters of a camera that is not encoded here. extras: topics for `add_extra`. Raises BadInput naming
+        the topic.
         """
         _check_vectors(header, vectors)
         copies = dict(copied or {})
@@ -119,7 +120,7 @@ class EpisodeWriter:
             part = resources.enter_context(publish(path))
             sink = McapSink(resources.enter_context(part.open("wb")))
             sink.begin("", PROFILE, channels.schemas, channels.channels)
-            records = episode_records(header)
+            records = episode_records(header, layout)
             for name in (RECORD_PROFILE, RECORD_VERSIONS, RECORD_EPISODE):
                 sink.add_metadata(name, records[name])  # a file that is cut short still knows whose it is
             body = EpisodeBody(

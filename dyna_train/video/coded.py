@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import av
@@ -16,6 +16,7 @@ from dyna_train.video.nal import (
     AccessUnit,
     AnnexBWriter,
     BadBitstream,
+    Nal,
     join_annexb,
     parse_avcc,
     parse_pps,
@@ -134,12 +135,13 @@ def survey(video: CodedVideo) -> StreamFacts:
     pps_ids: set[int] = set()
     fault = ""
     try:
-        for packet, _, unit in _access_units(video):
+        for packet, _, nals in _annexb_units(video):
+            unit = read_access_unit(nals)
+            pps_ids |= {parse_pps(nal.data)[0] for nal in unit.of_type(PPS)}
             found = [bytes(nal.data) for nal in unit.of_type(SPS)]
             if unit.is_idr and found != last_sps:
                 sets += [(len(packets), parse_sps(sps)) for sps in found]
                 last_sps = found
-            pps_ids |= {parse_pps(nal.data)[0] for nal in unit.of_type(PPS)}
             packets.append(_facts(packet, unit, pps_ids))
     except BadBitstream as error:
         fault = f"packet {len(packets)}: {error}"
@@ -152,15 +154,15 @@ def copied_packets(video: CodedVideo, frames: range) -> Iterator[tuple[int, byte
     The bytes are the source's; an IDR picture without its parameter sets gets them in front.
     """
     is_annexb = _is_annexb(video)
-    for number, (packet, source, unit) in enumerate(_access_units(video)):
+    for number, (packet, source, nals) in enumerate(_annexb_units(video)):
         if number == frames.stop:
             return
         if number in frames:
-            yield packet.pts, packet.data if is_annexb and unit is source else join_annexb(unit.nals)
+            yield packet.pts, packet.data if is_annexb and nals is source else join_annexb(nals)
 
 
-def _access_units(video: CodedVideo) -> Iterator[tuple[Packet, AccessUnit, AccessUnit]]:
-    """Every packet, its access unit, and that unit with its parameter sets (the same one if nothing lacked)."""
+def _annexb_units(video: CodedVideo) -> Iterator[tuple[Packet, Sequence[Nal], Sequence[Nal]]]:
+    """Every packet, its NAL units, and those with its parameter sets (the same object if nothing lacked)."""
     avcc = None if _is_annexb(video) else parse_avcc(video.extradata)
     if avcc is None:
         writer = AnnexBWriter(split_annexb(video.extradata) if video.extradata else ())
@@ -170,8 +172,7 @@ def _access_units(video: CodedVideo) -> Iterator[tuple[Packet, AccessUnit, Acces
         if packet.extradata not in (b"", video.extradata):
             raise BadBitstream("its container changes the parameter sets here")
         nals = split_annexb(packet.data) if avcc is None else split_avcc(packet.data, avcc.length_bytes)
-        unit = read_access_unit(nals)
-        yield packet, unit, writer.convert(unit)
+        yield packet, nals, writer.convert(nals)
 
 
 def _is_annexb(video: CodedVideo) -> bool:
@@ -179,14 +180,15 @@ def _is_annexb(video: CodedVideo) -> bool:
 
 
 def _facts(packet: Packet, unit: AccessUnit, pps_ids: set[int]) -> PacketFacts:
+    is_idr = unit.is_idr
     return PacketFacts(
         pts=packet.pts,
         num_bytes=len(packet.data),
         num_frames=unit.num_frames,
         kinds="".join(sorted({part.kind for part in unit.slices})),
-        is_idr=unit.is_idr,
+        is_idr=is_idr,
         is_keyframe=packet.is_keyframe,
         is_discard=packet.is_discard,
-        has_sets={part.pps_id for part in unit.slices} <= pps_ids
-        and (unit.has_parameter_sets or not unit.is_idr),
+        has_sets=(unit.has_parameter_sets or not is_idr)
+        and all(part.pps_id in pps_ids for part in unit.slices),
     )

@@ -200,14 +200,18 @@ class AnnexBWriter:
         """Those in force: every SPS, then every PPS."""
         return [self._in_force[key] for key in sorted(self._in_force)]
 
-    def convert(self, unit: AccessUnit) -> AccessUnit:
-        """The unit with, if it is an IDR, every parameter set in force in it. Raises BadBitstream."""
-        present = self._note(unit.nals)
-        if not unit.is_idr or present >= set(self._in_force):
-            return unit
-        rest = [nal for nal in unit.nals if nal.type not in (SPS, PPS)]
+    def convert(self, nals: Sequence[Nal]) -> Sequence[Nal]:
+        """The units of one frame with, if it is an IDR, every parameter set in force among them.
+
+        `nals` itself where nothing lacks. Raises BadBitstream.
+        """
+        types = [nal.type for nal in nals]
+        present = self._note(nals) if SPS in types or PPS in types else set()
+        if IDR not in types or present >= self._in_force.keys():
+            return nals
+        rest = [nal for nal in nals if nal.type not in (SPS, PPS)]
         num_front = 1 if rest[0].type == DELIMITER else 0
-        return AccessUnit((*rest[:num_front], *self.parameter_sets, *rest[num_front:]), unit.slices)
+        return [*rest[:num_front], *self.parameter_sets, *rest[num_front:]]
 
     def _note(self, nals: Iterable[Nal]) -> set[tuple[int, int]]:
         """Take parameter sets over; returns their (type, id)."""

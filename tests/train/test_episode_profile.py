@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from episode_samples import header
+from episode_samples import LAYOUT, header
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -60,17 +60,17 @@ def _channels(header: EpisodeHeader) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("success", [None, True, False])
 def test_a_header_survives_its_metadata_records(success):
     described = replace(header(5, rate_hz=29.97), success=success)
-    assert read_header("x.mcap", _channels(described), episode_records(described)) == described
+    assert read_header("x.mcap", _channels(described), episode_records(described, LAYOUT)) == described
 
 
 def test_a_file_of_another_profile_is_refused_with_what_was_found():
-    records = episode_records(header(5)) | {"dyna.profile": {"name": "dyna.episode", "version": "9"}}
+    records = episode_records(header(5), LAYOUT) | {"dyna.profile": {"name": "dyna.episode", "version": "9"}}
     with pytest.raises(CorruptEpisode, match=r"x\.mcap: expected profile dyna\.episode/1, found .*'9'"):
         read_header("x.mcap", {}, records)
 
 
 def test_metadata_that_lacks_a_key_is_corrupt_and_names_the_key():
-    records = episode_records(header(5))
+    records = episode_records(header(5), LAYOUT)
     del records["dyna.episode"]["rate_hz"]
     with pytest.raises(CorruptEpisode, match=r"x\.mcap: metadata does not describe .*rate_hz"):
         read_header("x.mcap", _channels(header(5)), records)

@@ -18,6 +18,7 @@ from dyna_assets.landing.sources.lerobot import BOOKKEEPING, DatasetInfo, Episod
 from dyna_assets.landing.sources.lerobot_rows import EpisodeRows
 from dyna_assets.landing.sources.video import Video, VideoInfo, pts_to_ns
 from dyna_assets.landing.stills import StillInfo, still_info
+from dyna_train.video.coded import CodedVideo
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class LeRobotRecording:
         self._rows, self._cameras = rows, cameras
         self._where = folder.at(f"episode_{meta.extra['episode_index']:06d}")
         self._pts: dict[str, NDArray[np.int64]] = {}
+        self._times: dict[str, NDArray[np.int64]] = {}
 
     @classmethod
     def open(cls, folder: Folder, info: DatasetInfo, episode: Episode) -> LeRobotRecording:
@@ -70,8 +72,11 @@ class LeRobotRecording:
         self._readable(topic)
         if topic not in self._cameras:
             return self._episode_rows().times_ns(self._fps)
-        camera = self._cameras[topic]
-        return pts_to_ns(self._frame_pts(topic) - camera.origin, camera.info.time_base, self._fps)
+        if topic not in self._times:
+            camera = self._cameras[topic]
+            ticks = self._frame_pts(topic) - camera.origin
+            self._times[topic] = pts_to_ns(ticks, camera.info.time_base, self._fps)
+        return self._times[topic]
 
     def read(self, topics: Collection[str]) -> Iterator[Message]:
         """Messages of `topics` merged by time; frames are decoded one at a time. Raises RecordingError."""
@@ -80,6 +85,12 @@ class LeRobotRecording:
         return merged(
             paired(topic, self.times(topic), self._payloads(topic), self._where) for topic in topics
         )
+
+    def coded(self, topic: str) -> CodedVideo | None:
+        """The packets of a camera that is stored as video; None for pictures in rows. Raises RecordingError."""
+        self._readable(topic)
+        camera = self._cameras.get(topic)
+        return camera.video.coded() if camera else None
 
     def close(self) -> None:
         """Release the data file."""

@@ -245,8 +245,10 @@ def ticks_to_ns(ticks: NDArray[np.int64], unit_s: Fraction) -> NDArray[np.int64]
 
 def pts_to_ns(ticks: NDArray[np.int64], time_base: Fraction, fps: Fraction) -> NDArray[np.int64]:
     """Ticks [N] since the episode's start as ns [N]; on the fps grid if all of them lie on it."""
-    frames = [tick * time_base * fps for tick in ticks.tolist()]
-    numbers = np.array([round(frame) for frame in frames], np.int64)
-    if all(abs(frame - round(frame)) < GRID_TOLERANCE for frame in frames):
-        return ticks_to_ns(numbers, 1 / fps)
+    step = time_base * fps  # whole numbers of 1 / denominator frames: exact, and fast
+    parts, whole = [tick * step.numerator for tick in ticks.tolist()], step.denominator
+    numbers = [(2 * part + whole) // (2 * whole) for part in parts]
+    slack = GRID_TOLERANCE * whole
+    if all(abs(part - number * whole) < slack for part, number in zip(parts, numbers, strict=True)):
+        return ticks_to_ns(np.array(numbers, np.int64), 1 / fps)
     return ticks_to_ns(ticks, time_base)

@@ -1,0 +1,1 @@
+"""Look at episode files from outside: check every promise, save what is whole, restore the layout."""
