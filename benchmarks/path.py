@@ -181,7 +181,7 @@ def transcode(stills: list[bytes]) -> None:
     encoder.thread_count = decoder.thread_count = 1
     sizes = SizeModel.assumed([(WIDTH, HEIGHT)] * 3, Quality(CRF), dims=(14, 14))
     gop = plan_layout(PATTERNS["mixed"], 30.0, sizes=sizes).gop
-    encoder.options = x264_options(gop, Quality(CRF))
+    encoder.options = x264_options(gop, Quality(CRF), WIDTH)
     for number, still in enumerate(stills):
         (picture,) = decoder.decode(av.Packet(still))
         frame = picture.reformat(format="yuv420p", dst_color_range="MPEG", threads=1)

@@ -46,7 +46,7 @@ from dyna_assets.warehouse.tables import TABLES, VERSION_STAMPS
 WRITES: dict[str, tuple[str, ...]] = {
     "recordings": ("recordings",),
     "gate_before": ("qc_verdicts",),
-    "episodes": ("episodes",),
+    "episodes": ("episodes", "gop_tables"),
     "gate_after": ("readbacks", "qc_verdicts"),
     "labels": ("labels",),
 }

@@ -1,4 +1,4 @@
-"""Curation: one query over pinned tables -> one manifest."""
+"""Curation: one query over pinned tables -> one manifest, with the GOP tables of its episodes beside it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, cast
 import duckdb
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dyna_assets.errors import CurationError
 from dyna_assets.settings import Settings
@@ -25,10 +25,12 @@ from dyna_train.files import put_file
 from dyna_train.manifest import (
     Camera,
     Features,
+    Manifest,
     ManifestInfo,
     Statistics,
     Totals,
     VectorStatistics,
+    gop_tables_path,
     write_manifest,
 )
 
@@ -78,7 +80,9 @@ LEFT JOIN labelled USING (episode_id)
 what was there before.
 """
 
-READS = ("episodes", "qc_verdicts", "labels", "version_stamps")
+READS = ("episodes", "gop_tables", "qc_verdicts", "labels", "version_stamps")
+_STRETCH_ROWS = 16_384
+"""Rows whose GOP tables are looked up at once: some 40 MB, whatever the size of the manifest."""
 
 
 class CurationSpec(Config):
@@ -92,6 +96,15 @@ class CurationSpec(Config):
     passed: bool = True
     min_duration_s: float = 0.0
 
+    @field_validator("name")
+    @classmethod
+    def _leaves_room_for_gop_tables(cls, name: str) -> str:
+        if name.endswith(".gops"):
+            raise ValueError(
+                "'<name>.gops.arrow' is what lies beside a manifest; choose a name without '.gops'"
+            )
+        return name
+
     @property
     def query(self) -> str:
         """The whole question as SQL. Gates and lengths are asked first, `where` only of what is left."""
@@ -102,11 +115,16 @@ class CurationSpec(Config):
 
 @dataclass(frozen=True, slots=True)
 class Curated:
-    """A manifest that was built: where it lies, what is in it, and how long the query and the writing took."""
+    """A manifest that was built: where it lies, what is in it, and how long the query and the writing took.
+
+    num_without_gops: rows whose episode file is older than the table `gop_tables`; training opens them by
+    reading their tails. `reprocess` makes them anew.
+    """
 
     uri: str
     info: ManifestInfo
     totals: Totals
+    num_without_gops: int
     hours: float
     seconds: float
 
@@ -114,14 +132,15 @@ class Curated:
 def curate_into_lake(
     spec: CurationSpec, warehouse: Warehouse, connection: duckdb.DuckDBPyConnection, settings: Settings
 ) -> Curated:
-    """Build the manifest as `<lake>/manifests/<name>.arrow`, whole or not at all."""
+    """Build the manifest as `<lake>/manifests/<name>.arrow`, whole or not at all, GOP tables beside it."""
     uri = f"{settings.lake}/manifests/{spec.name}.arrow"
     if "://" not in uri:
         return curate(spec, warehouse, connection, Path(uri), lake=settings.lake)
     with tempfile.TemporaryDirectory(prefix="dyna-manifest-") as scratch:
         local = Path(scratch) / "manifest.arrow"
         made = curate(spec, warehouse, connection, local, lake=settings.lake)
-        put_file(local, uri, **settings.storage_options(uri))
+        for path, target in ((gop_tables_path(local), gop_tables_path(uri)), (local, uri)):
+            put_file(path, target, **settings.storage_options(target))
     return replace(made, uri=uri)
 
 
@@ -150,9 +169,11 @@ def curate(
         query=spec.query,
         table_versions={table.name: table.version for table in pinned},
     )
-    totals = write_manifest(path, _rows(connection), info=info)
+    totals = write_manifest(path, _rows(connection), info=info, gop_tables=_gop_tables(connection))
+    tables = Manifest.open(path).gop_tables
+    num_without_gops = totals.num_rows - (tables.num_known if tables else 0)
     hours = totals.num_steps / features.rate_hz / 3600
-    return Curated(str(path), info, totals, hours, time.perf_counter() - began)
+    return Curated(str(path), info, totals, num_without_gops, hours, time.perf_counter() - began)
 
 
 def _confine(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
@@ -258,6 +279,33 @@ def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
         "SELECT source AS dataset, shard, episode_id, ('0x' || left(content_hash, 16))::UBIGINT AS content_hash, "
         "0 AS start_step, num_steps, coalesce(task, '') AS task FROM selected",
     )
+
+
+def _gop_tables(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
+    """Tracks and GOP table of each selected row, in order; nulls where the warehouse has none.
+
+    Stretch by stretch: one join over everything would sort all tables at once to bring them into order. A
+    table is a fact about the bytes of a file, so it is found by their hash, and of equal ones any will do.
+    """
+    for start in range(0, _one(connection, "SELECT count(*) FROM selected"), _STRETCH_ROWS):
+        asked = f"FROM selected WHERE rowid >= {start} AND rowid < {start + _STRETCH_ROWS}"
+        # Named, so that the files of other buckets are not even opened.
+        buckets = ", ".join(
+            str(row["bucket"]) for row in fetch(connection, f"SELECT DISTINCT bucket {asked}")
+        )
+        last = -1
+        for batch in _batches(
+            connection,
+            f"""
+            WITH asked AS MATERIALIZED (SELECT rowid AS place, shard, episode_id, content_hash {asked}),
+                 held AS (SELECT * FROM gop_tables WHERE bucket IN ({buckets}))
+            SELECT tracks, gop_table, place
+            FROM asked LEFT JOIN held USING (shard, episode_id, content_hash) ORDER BY place
+            """,
+        ):
+            place_R = batch.column("place").to_numpy()
+            yield batch.filter(pa.array(np.diff(place_R, prepend=last) != 0)).select(["tracks", "gop_table"])
+            last = place_R[-1]
 
 
 def _batches(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[pa.RecordBatch]:

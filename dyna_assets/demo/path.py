@@ -31,8 +31,8 @@ from dyna_assets.simulate import record_uploads
 from dyna_assets.worker import Drained, drain
 from dyna_assets.workspace import Workspace
 from dyna_train.errors import DynaError
-from dyna_train.files import open_store, publish
-from dyna_train.manifest import Manifest
+from dyna_train.files import open_store
+from dyna_train.manifest import Manifest, fetch_manifest
 from dyna_train.processes import end_with_parent
 
 SIM_SOURCE = "sim"
@@ -205,14 +205,11 @@ def _note_ingestion(
 
 
 def _at_hand(workspace: Workspace, uri: str) -> Path:
-    """The manifest as a local file, which training maps into memory."""
+    """The manifest as a local file, which training maps into memory, its GOP tables beside it."""
     if "://" not in uri:
         return Path(uri)
     fs, remote = open_store(uri, **workspace.settings.storage_options(uri))
-    local = workspace.home.runs / uri.rpartition("/")[2]
-    with publish(local) as part:
-        fs.get_file(remote, str(part))
-    return local
+    return fetch_manifest(fs, remote, workspace.home.runs / uri.rpartition("/")[2])
 
 
 def _is_current(workspace: Workspace, uri: str, where: str) -> bool:

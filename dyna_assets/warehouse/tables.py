@@ -92,6 +92,17 @@ EPISODES = Table(
         ("action_max", _NUMBERS),
     ),
 )
+GOP_TABLES = Table(
+    "gop_tables",
+    "One row per episode file: what its grid offers and where its GOPs lie, to travel beside a manifest.",
+    # A table of its own, so that the rows of `episodes`, which people query, stay small. Files of an older
+    # pipeline have no row here; they are opened by their tails.
+    (
+        ("content_hash", pa.string()),  # of the file that this is true of, as in `episodes`
+        ("tracks", pa.string()),  # JSON, see dyna_train.episode.profile.Tracks
+        ("gop_table", pa.binary()),  # see dyna_train.episode.index.GopTable
+    ),
+)
 QC_VERDICTS = Table(
     "qc_verdicts",
     "One row per episode, gate and check: the value found, the threshold, the verdict and its reason.",
@@ -139,7 +150,8 @@ VERSION_STAMPS = Table(
     ),
 )
 TABLES: dict[str, Table] = {
-    table.name: table for table in (RECORDINGS, EPISODES, READBACKS, QC_VERDICTS, LABELS, VERSION_STAMPS)
+    table.name: table
+    for table in (RECORDINGS, EPISODES, GOP_TABLES, READBACKS, QC_VERDICTS, LABELS, VERSION_STAMPS)
 }
 
 

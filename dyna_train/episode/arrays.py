@@ -1,13 +1,15 @@
 """Named arrays as one blob: what our attachments and the GOP table are made of.
 
-On disk: a length-prefixed JSON head that describes the arrays, then the arrays, byte planes apart, in one zstd
-frame. Equal input gives equal bytes.
+On disk: the length of the JSON head and a crc32 of what follows, the head, which describes the arrays, then the
+arrays, byte planes apart, in one zstd frame. Equal input gives equal bytes.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 
 from dyna_train.errors import CorruptEpisode
 
+_HEAD = struct.Struct("<II")  # length of the JSON, crc32 of all that follows
 _LEVEL = 12  # written once, read by every training run
 
 
@@ -28,24 +31,26 @@ def pack_arrays(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
     text = json.dumps({**head, "arrays": described}, separators=(",", ":")).encode()
     planes = b"".join(_byte_planes(array) for array in arrays.values())
     packed: bytes = zstandard.ZstdCompressor(level=_LEVEL).compress(planes)
-    return struct.pack("<I", len(text)) + text + packed
+    body = text + packed
+    return _HEAD.pack(len(text), zlib.crc32(body)) + body
 
 
 def unpack_arrays(data: bytes | memoryview, *, what: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Head and arrays of `pack_arrays`. Raises CorruptEpisode that starts with `what`."""
     try:
-        (length,) = struct.unpack_from("<I", data)
-        head: dict[str, Any] = json.loads(bytes(data[4 : 4 + length]))
+        length, crc = _HEAD.unpack_from(data)
+        body = memoryview(data)[_HEAD.size :]
+        if zlib.crc32(body) != crc:
+            raise ValueError(f"crc32 {zlib.crc32(body):08x}, expected {crc:08x}")
+        head: dict[str, Any] = json.loads(bytes(body[:length]))
         shapes = {name: (np.dtype(code), tuple(shape)) for name, (code, shape) in head.pop("arrays").items()}
-        sizes = [dtype.itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in shapes.values()]
-        planes = zstandard.ZstdDecompressor().decompress(
-            bytes(data[4 + length :]), max_output_size=sum(sizes)
-        )
+        sizes = [dtype.itemsize * math.prod(shape) for dtype, shape in shapes.values()]
+        planes = zstandard.ZstdDecompressor().decompress(bytes(body[length:]), max_output_size=sum(sizes))
         arrays, at = {}, 0
         for (name, (dtype, shape)), size in zip(shapes.items(), sizes, strict=True):
             arrays[name] = _from_planes(planes[at : at + size], dtype, shape)
             at += size
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError, zstandard.ZstdError) as error:
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError, OverflowError, zstandard.ZstdError) as error:
         raise CorruptEpisode(f"{what}: not readable as arrays: {error!r}") from error
     return head, arrays
 

@@ -75,9 +75,9 @@ class EpisodeBody:
         self._crcs: dict[str, list[int]] = {}
 
     def write_ready(self) -> None:
-        """Write every chunk whose steps all cameras have, and the state block before it."""
+        """Write every chunk whose steps all cameras and depth cameras have, and the state block before it."""
         last = self._header.num_steps
-        ready = min((queue.num_ready for queue in self._cameras), default=last)
+        ready = min((queue.num_ready for queue in self._queues), default=last)
         while self._num_written < last:
             steps = range(self._num_written, min(self._num_written + self._layout.steps_per_chunk, last))
             if steps.stop > ready:
@@ -89,7 +89,7 @@ class EpisodeBody:
                     VIDEO_GROUP, video_chunk(steps, self._layout.gop, self._cameras, self._grid_ns), steps
                 )
             self._num_written = steps.stop
-        self._write_depth()
+            self._write_depth()
 
     def add_extra(self, message: Message) -> None:
         """One message of an extra topic."""
@@ -146,13 +146,10 @@ class EpisodeBody:
 
     def _write_depth(self) -> None:
         """Depth chunks of the steps that were written; they have a length of their own."""
-        if not self._depths:
-            return
         last = self._header.num_steps
-        ready = min(self._num_written, *(queue.num_fed for queue in self._depths))
-        while self._num_depth_written < ready:
+        while self._depths and self._num_depth_written < self._num_written:
             steps = range(self._num_depth_written, min(self._num_depth_written + self._depth_steps, last))
-            if steps.stop > ready:
+            if steps.stop > self._num_written:
                 return
             self._put(DEPTH_GROUP, depth_chunk(steps, self._depths, self._grid_ns), steps)
             self._num_depth_written = steps.stop

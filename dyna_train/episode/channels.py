@@ -30,6 +30,9 @@ from dyna_train.episode.schemas import (
 from dyna_train.errors import BadInput
 from dyna_train.video.encode import Quality, codec_params
 
+THEIR_GROUP = "extra.group"
+"""Channel metadata of an extra topic: what it said under the key `group`, which is ours."""
+
 
 @dataclass(frozen=True, slots=True)
 class ExtraTopic:
@@ -83,6 +86,8 @@ class ChannelPlan:
         for extra in extras:
             schema_id = next((schema.id for schema in extra_schemas if _is_of(schema, extra)), 0)
             metadata = {**extra.metadata, "group": EXTRA_GROUP}
+            if "group" in extra.metadata:
+                metadata[THEIR_GROUP] = extra.metadata["group"]
             described.append((extra.topic, extra.message_encoding, schema_id, metadata))
         topics = [topic for topic, *_ in described]
         twice = sorted({topic for topic in topics if topics.count(topic) > 1})

@@ -134,6 +134,8 @@ class Tracks:
                 VectorTrack(one["name"], one["role"], tuple(one["names"]), tuple(one["units"]))
                 for one in found["vectors"]
             ]
+            if not {vector.role for vector in vectors} <= {"state", "action"}:
+                raise ValueError(f"roles {[vector.role for vector in vectors]}")
             return cls(
                 rate_hz=float(found["rate_hz"]),
                 cameras=tuple(CameraTrack(**one) for one in found["cameras"]),

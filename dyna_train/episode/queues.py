@@ -93,8 +93,13 @@ class DepthQueue:
 
     @property
     def num_fed(self) -> int:
-        """Steps that were fed, which is the next step to feed; all of them can be written."""
+        """Steps that were fed, which is the next step to feed."""
         return len(self.capture_ns)
+
+    @property
+    def num_ready(self) -> int:
+        """Every step before this one can be written."""
+        return self.num_fed
 
     def skip(self, num_steps: int) -> None:
         """The next steps have no picture."""

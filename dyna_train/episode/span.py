@@ -31,6 +31,7 @@ from dyna_train.video.pixels import FrameConverter
 
 Output = Literal["rgb", "yuv420"]
 Steps = Sequence[int] | NDArray[np.int64]
+_PADDING = ((0, 0), (0, 1), (1, 0), (1, 1))  # H.264 has even sizes only
 Piece = tuple[str, int]
 """Group and number of a piece."""
 
@@ -127,6 +128,11 @@ class Span:
                     f"{plan.source.uri}: camera {camera} has no frame at step {step}: the episode records a gap "
                     "there. Leave windows that touch it out"
                 )
+            if (frame.width - track.width, frame.height - track.height) not in _PADDING:
+                raise CorruptEpisode(
+                    f"{plan.source.uri}: camera {camera}: frames of {frame.width}x{frame.height}, its track says "
+                    f"{track.width}x{track.height}; the tracks are of another episode"
+                )
             if output == "rgb":
                 converter.to_rgb(frame, track.width, track.height, size, out=frames[place])
             else:
@@ -151,8 +157,9 @@ class Span:
 
         Raises BadInput for a step that is not in the span, CorruptEpisode naming the damaged block.
         """
-        if not topics:
-            return np.empty((len(steps), 0), np.float32)
+        if not topics or not len(steps):
+            dims = [self._plan.tracks.vectors[topic].dim for topic in topics]
+            return np.empty((len(steps), sum(dims)), np.float32)
         steps_N = self._checked(STATE_GROUP, steps)
         length = self._plan.table.groups[STATE_GROUP].steps
         row_of_piece_K, steps_TB = self._state
@@ -180,6 +187,11 @@ class Span:
                         f"{self._plan.source.uri}: depth camera {name} has no picture at step {step}"
                     )
                 image = parse_depth(found[step])
+                if (image.width, image.height) != (track.width, track.height):
+                    raise CorruptEpisode(
+                        f"{what}: camera {name}: pictures of {image.width}x{image.height}, its track says "
+                        f"{track.width}x{track.height}; the tracks are of another episode"
+                    )
                 pictures[place] = np.frombuffer(image.data, "<u2").reshape(track.height, track.width)
         return pictures
 

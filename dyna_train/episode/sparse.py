@@ -16,7 +16,7 @@ from mcap.opcode import Opcode
 from mcap.records import Channel, Chunk, Message, Schema
 from mcap.stream_reader import StreamReader
 
-from dyna_train.episode.channels import ExtraTopic
+from dyna_train.episode.channels import THEIR_GROUP, ExtraTopic
 from dyna_train.episode.container import FOOTER_BYTES, MAGIC, RECORD_HEAD_BYTES
 from dyna_train.episode.index import ChunkTable
 from dyna_train.episode.profile import EVENT_GROUP, EVENT_TOPIC, EXTRA_GROUP
@@ -89,7 +89,11 @@ def stored_message(message: Message) -> StoredMessage:
 
 def without_group(topic: ExtraTopic) -> ExtraTopic:
     """The topic as it was declared: the writer adds the group to its metadata."""
-    return replace(topic, metadata={key: value for key, value in topic.metadata.items() if key != "group"})
+    metadata = dict(topic.metadata)
+    del metadata["group"]
+    if THEIR_GROUP in metadata:
+        metadata["group"] = metadata.pop(THEIR_GROUP)
+    return replace(topic, metadata=metadata)
 
 
 def stored_topic(channel: Channel, schemas: Mapping[int, Schema]) -> ExtraTopic:

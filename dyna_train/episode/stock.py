@@ -108,7 +108,7 @@ def read_contents(source: ByteSource) -> Contents:
         )
     start, _, crc = struct.unpack_from("<QQI", end, RECORD_HEAD_BYTES)
     with stock_errors(source.uri):
-        if crc:
+        if start and crc:
             (summary,) = source.read([(start, size - len(MAGIC) - 4)])
             if zlib.crc32(summary) != crc:
                 raise CorruptEpisode(f"{source.uri}: the summary from byte {start:,} fails its crc32")
@@ -120,13 +120,18 @@ def read_contents(source: ByteSource) -> Contents:
 
 
 def _is_complete(summary: Summary) -> bool:
-    """Whether the stock reader finds its way by this summary alone, and we the counts."""
-    if summary.statistics is None or not summary.chunk_indexes:
+    """Whether the stock reader finds everything by this summary alone, and we the counts."""
+    found = summary.statistics
+    if found is None or not summary.chunk_indexes:
         return False
-    named = {number for chunk in summary.chunk_indexes for number in chunk.message_index_offsets}
+    channels = {number for chunk in summary.chunk_indexes for number in chunk.message_index_offsets}
     schemas = {channel.schema_id for channel in summary.channels.values()} - {0}
-    counted = summary.statistics.channel_message_counts.keys()
-    return named | counted <= summary.channels.keys() and schemas <= summary.schemas.keys()
+    return (
+        channels | found.channel_message_counts.keys() <= summary.channels.keys()
+        and schemas <= summary.schemas.keys()
+        and found.chunk_count == len(summary.chunk_indexes)
+        and found.metadata_count == len(summary.metadata_indexes)
+    )
 
 
 def _from_summary(summary: Summary, reader: SeekingReader) -> Contents:

@@ -32,6 +32,8 @@ from dyna_train.files import publish
 from dyna_train.video.encode import CameraEncoder, Quality
 from dyna_train.video.nal import read_access_unit, split_annexb
 
+_MAX_NS = (1 << 63) - 1
+
 __all__ = ["EpisodeFile", "EpisodeWriter", "Event", "ExtraTopic", "Vector"]
 
 
@@ -100,6 +102,9 @@ class EpisodeWriter:
         the topic.
         """
         _check_vectors(header, vectors)
+        for event in events:
+            if not 0 <= event.time_ns <= _MAX_NS:
+                raise BadInput(f"{path}: event '{event.name}' at {event.time_ns} ns, expected 0 to {_MAX_NS}")
         copies = dict(copied or {})
         channels = ChannelPlan.of(header, layout, quality, copies, extras, has_events=bool(events))
         cameras = {}
@@ -197,6 +202,11 @@ class EpisodeWriter:
     def add_extra(self, topic: str, log_ns: int, publish_ns: int, data: bytes, sequence: int = 0) -> None:
         """One message of an extra topic, untouched. Raises BadInput for a topic that was not declared."""
         channel = self._channels.extra_id(topic)
+        if not (0 <= log_ns < 1 << 64 and 0 <= publish_ns < 1 << 64 and 0 <= sequence < 1 << 32):
+            raise BadInput(
+                f"{self._path}: {topic}: log time {log_ns}, publish time {publish_ns}, sequence {sequence}; "
+                "expected 64 bits without a sign for the times (ns) and 32 for the sequence"
+            )
         self._body.add_extra(
             Message(
                 channel_id=channel, sequence=sequence, log_time=log_ns, publish_time=publish_ns, data=data
@@ -265,9 +275,10 @@ class EpisodeWriter:
             raise BadInput(
                 f"{self._path}: {queue.what}: frame for step {num_steps}, expected {num_steps} frames in all"
             )
-        if capture_ns < 0:
+        if not 0 <= capture_ns <= _MAX_NS:
+            is_wrong = "is negative" if capture_ns < 0 else "does not fit int64"
             raise BadInput(
-                f"{self._path}: {queue.what}, step {queue.num_fed}: capture time {capture_ns} ns is negative"
+                f"{self._path}: {queue.what}, step {queue.num_fed}: capture time {capture_ns} ns {is_wrong}"
             )
 
     def _check_packet(self, queue: CameraQueue, packet: bytes) -> None:

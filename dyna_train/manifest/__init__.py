@@ -1,5 +1,10 @@
-"""The manifest: one Arrow IPC file that lists the rows of one experiment. `schema` describes it."""
+"""The manifest: one Arrow IPC file that lists the rows of one experiment. `schema` describes it.
 
+Beside it lies a second one, `gop_tables` describes it, that says where in their files the rows' bytes lie.
+"""
+
+from dyna_train.manifest.fetch import fetch_manifest
+from dyna_train.manifest.gop_tables import Gops, GopTables, gop_tables_path
 from dyna_train.manifest.reader import Manifest, ManifestRow, ManifestSlice
 from dyna_train.manifest.schema import (
     INPUT_SCHEMA,
@@ -16,6 +21,8 @@ __all__ = [
     "INPUT_SCHEMA",
     "Camera",
     "Features",
+    "GopTables",
+    "Gops",
     "Manifest",
     "ManifestInfo",
     "ManifestRow",
@@ -23,5 +30,7 @@ __all__ = [
     "Statistics",
     "Totals",
     "VectorStatistics",
+    "fetch_manifest",
+    "gop_tables_path",
     "write_manifest",
 ]

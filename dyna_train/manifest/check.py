@@ -26,13 +26,13 @@ class ManifestFile:
 
 def check_file(path: str) -> ManifestFile:
     """Map the file at `path` and check structure, schema and totals. Raises ManifestError."""
-    reader = _open_reader(path)
+    reader = open_reader(path)
     info_json = _head(path, reader.schema)
     totals = _tail(path, reader, info_json)
     return ManifestFile(_parse_info(path, info_json), totals, _data_batches(path, reader, totals))
 
 
-def _open_reader(path: str) -> pa.ipc.RecordBatchFileReader:
+def open_reader(path: str) -> pa.ipc.RecordBatchFileReader:
     """The Arrow reader over the mapped file, after a look at both ends of it."""
     try:
         with open(path, "rb") as file:
@@ -56,7 +56,7 @@ def _open_reader(path: str) -> pa.ipc.RecordBatchFileReader:
     try:
         return pa.ipc.open_file(pa.memory_map(path, "r"))
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, "footer", error) from error
+        raise damaged(path, "footer", error) from error
 
 
 def _head(path: str, schema: pa.Schema) -> bytes:
@@ -69,7 +69,7 @@ def _head(path: str, schema: pa.Schema) -> bytes:
     try:
         found = json.loads(info_json)["format"]
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, "schema metadata", error) from error
+        raise damaged(path, "schema metadata", error) from error
     if found != FORMAT:
         raise ManifestError(
             f"{path}: written as '{found}'; this version of dyna reads '{FORMAT}'. Upgrade dyna here, or "
@@ -86,14 +86,14 @@ def _columns(path: str, schema: pa.Schema) -> str:
     try:
         return ", ".join(f"{field.name}: {field.type}" for field in schema)
     except UnicodeDecodeError as error:
-        raise _damaged(path, "schema", error) from error
+        raise damaged(path, "schema", error) from error
 
 
 def _parse_info(path: str, info_json: bytes) -> ManifestInfo:
     try:
         return ManifestInfo.model_validate(json.loads(info_json)["info"])
     except (KeyError, ValidationError) as error:
-        raise _damaged(path, "schema metadata", error) from error
+        raise damaged(path, "schema metadata", error) from error
 
 
 def _tail(path: str, reader: pa.ipc.RecordBatchFileReader, info_json: bytes) -> Totals:
@@ -102,10 +102,10 @@ def _tail(path: str, reader: pa.ipc.RecordBatchFileReader, info_json: bytes) -> 
         closing, metadata = reader.get_batch_with_custom_metadata(reader.num_record_batches - 1)
         totals = Totals.model_validate_json((metadata or {})[TAIL_KEY])
     except (pa.ArrowException, OSError, KeyError, IndexError, ValueError) as error:
-        raise _damaged(path, "closing batch", error) from error
+        raise damaged(path, "closing batch", error) from error
     found = hashlib.sha256(info_json).hexdigest()
     if closing.num_rows or found != totals.info_sha256:
-        raise _damaged(path, "schema metadata", f"sha256 {found}, expected {totals.info_sha256}")
+        raise damaged(path, "schema metadata", f"sha256 {found}, expected {totals.info_sha256}")
     return totals
 
 
@@ -118,7 +118,7 @@ def _data_batches(path: str, reader: pa.ipc.RecordBatchFileReader, totals: Total
         for name in TEXT_COLUMNS if batches else ():  # all batches share one dictionary, which is small
             batches[0].column(name).dictionary.validate(full=True)
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, "data", error) from error
+        raise damaged(path, "data", error) from error
     sizes = [batch.num_rows for batch in batches]
     whole, rest = divmod(totals.num_rows, totals.batch_rows)
     expected = [totals.batch_rows] * whole + ([rest] if rest else [])
@@ -131,7 +131,8 @@ def _data_batches(path: str, reader: pa.ipc.RecordBatchFileReader, totals: Total
     return batches
 
 
-def _damaged(path: str, part: str, cause: object) -> ManifestError:
+def damaged(path: str, part: str, cause: object) -> ManifestError:
+    """The error for a part of a file that cannot be what was written."""
     return ManifestError(
         f"{path}: its {part} is damaged ({cause}). Copy the file again from its source, or curate it again"
     )

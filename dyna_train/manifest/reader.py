@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dyna_train.episode.profile import episode_path, shard_key
 from dyna_train.errors import ManifestError
 from dyna_train.manifest.check import check_file
+from dyna_train.manifest.gop_tables import Gops, GopTables, gop_tables_path
 from dyna_train.manifest.schema import SCHEMA, ManifestInfo, RowHash, Totals, plain
 
 
@@ -85,6 +86,14 @@ class Manifest:
         return _views(self._batches)
 
     @cached_property
+    def gop_tables(self) -> GopTables | None:
+        """The GOP tables that lie beside the file; None if it stands alone.
+
+        Raises ManifestError if they are damaged or belong to another manifest.
+        """
+        return GopTables.open(gop_tables_path(self.path), totals=self.totals)
+
+    @cached_property
     def datasets(self) -> tuple[str, ...]:
         """Texts that `views['dataset']` points into."""
         return self._texts("dataset")
@@ -96,8 +105,7 @@ class Manifest:
 
     def row(self, index: int) -> ManifestRow:
         """Row `index`. Raises IndexError outside 0..num_rows-1."""
-        if not 0 <= index < self.num_rows:
-            raise IndexError(f"row {index} is outside the {self.num_rows} rows of {self.path}")
+        self._check_row(index)
         batch, place = divmod(index, self.totals.batch_rows)
         dataset, shard, episode_id, content_hash, start_step, num_steps, task, stop_anchor = (
             int(self.views[name][batch][place]) for name in SCHEMA.names
@@ -114,6 +122,14 @@ class Manifest:
             task_index=task,
             stop_anchor=stop_anchor,
         )
+
+    def gops(self, index: int) -> Gops | None:
+        """Tracks and GOP table of the episode of row `index`, for `Episode.open_at`; None if nobody knows.
+
+        Raises IndexError outside 0..num_rows-1, CorruptEpisode for a damaged table.
+        """
+        self._check_row(index)
+        return None if self.gop_tables is None else self.gop_tables.get(index)
 
     def rows(self) -> Iterator[ManifestRow]:
         """All rows in order; for tools, not for training on millions."""
@@ -158,7 +174,10 @@ class Manifest:
         return pa.Table.from_batches(self._batches, schema=SCHEMA)
 
     def verify(self) -> None:
-        """Read every row and compare the content hash. Raises ManifestError if one byte differs."""
+        """Read every row and compare the content hash, then the GOP tables if there are any.
+
+        Raises ManifestError if one byte of the rows differs, CorruptEpisode for one of the tables.
+        """
         digest = RowHash()
         for batch in self._batches:
             digest.add(batch)
@@ -168,11 +187,17 @@ class Manifest:
                 f"{self.path}: the rows have sha256 {found}, expected {self.sha256}: bytes changed after the "
                 "manifest was written. Copy it again from its source, or curate it again"
             )
+        if self.gop_tables is not None:
+            self.gop_tables.verify()
 
     @cached_property
     def _batch_stops(self) -> NDArray[np.int64]:
         """Anchor at which each batch ends."""
         return np.array([cum[-1] for cum in self.views["cum_steps"]], dtype=np.int64)
+
+    def _check_row(self, index: int) -> None:
+        if not 0 <= index < self.num_rows:
+            raise IndexError(f"row {index} is outside the {self.num_rows} rows of {self.path}")
 
     def _cut(self, anchor: int) -> int:
         """First row that begins at `anchor` or after it."""

@@ -30,7 +30,7 @@ import pyarrow as pa
 from pydantic import Field, FiniteFloat, model_validator
 
 from dyna_train.config import Config
-from dyna_train.episode.profile import EpisodeHeader
+from dyna_train.episode.profile import Tracks
 
 FORMAT = "dyna.manifest/1"
 BATCH_ROWS = 1_048_576
@@ -67,16 +67,16 @@ class Features(Config):
     rate_hz: FiniteFloat = Field(gt=0)
 
     @classmethod
-    def of(cls, header: EpisodeHeader) -> Features:
+    def of(cls, tracks: Tracks) -> Features:
         """What an episode offers; dimensions are named `<vector>.<name>`, in the order of its file."""
         names: dict[str, list[str]] = {"state": [], "action": []}
-        for vector in header.vectors:
+        for vector in tracks.vectors:
             names[vector.role] += [f"{vector.name}.{name}" for name in vector.names]
         return cls(
-            cameras={track.name: Camera(height=track.height, width=track.width) for track in header.cameras},
+            cameras={track.name: Camera(height=track.height, width=track.width) for track in tracks.cameras},
             state=tuple(names["state"]),
             action=tuple(names["action"]),
-            rate_hz=header.rate_hz,
+            rate_hz=tracks.rate_hz,
         )
 
 

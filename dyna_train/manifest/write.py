@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from dyna_train.errors import ManifestError
 from dyna_train.files import publish
+from dyna_train.manifest.batches import Texts, rebatch
+from dyna_train.manifest.gop_tables import gop_tables_path, write_gop_tables
 from dyna_train.manifest.schema import (
     BATCH_ROWS,
     FORMAT,
@@ -32,39 +34,30 @@ def write_manifest(
     batches: Iterable[pa.RecordBatch],
     *,
     info: ManifestInfo,
+    gop_tables: Iterable[pa.RecordBatch] | None = None,
     batch_rows: int = BATCH_ROWS,
 ) -> Totals:
     """Write rows as they come; the file appears whole or not at all. Memory: two batches and the texts.
 
     batches: of any size, with the columns of INPUT_SCHEMA by name (plain strings and other integer types
     are cast when no value changes; other columns are refused); `cum_steps` is added here.
+    gop_tables: what `write_gop_tables` takes, for the same rows in the same order. They are asked for when
+    the rows are written, and appear beside the manifest before it does; without them nothing stays there.
     Raises ManifestError for a column that is missing, unknown, null or out of range, naming it.
     """
     info_json = json.dumps({"format": FORMAT, "info": info.model_dump(mode="json")}, sort_keys=True).encode()
-    with publish(path) as part, pa.OSFile(str(part), "wb") as sink:
-        rows = _Rows(str(path), info_json, sink)
-        for whole in _rebatch((rows.conform(given) for given in batches), batch_rows):
-            rows.write(whole)
-        return rows.close(batch_rows)
-
-
-class _Texts:
-    """The distinct texts of a column in order of first appearance, and the index of each."""
-
-    def __init__(self) -> None:
-        self._index_of: dict[str, int] = {}
-
-    @property
-    def values(self) -> list[str]:
-        return list(self._index_of)
-
-    def encode(self, column: pa.Array) -> pa.Array:
-        """int32 indices of a string column."""
-        local = column.dictionary_encode()
-        new = [self._index_of.setdefault(text, len(self._index_of)) for text in local.dictionary.to_pylist()]
-        return pa.array(
-            np.array(new, dtype=np.int32)[local.indices.to_numpy(zero_copy_only=True)], pa.int32()
-        )
+    beside = gop_tables_path(path)
+    with publish(path) as part:
+        with pa.OSFile(str(part), "wb") as sink:
+            rows = _Rows(str(path), info_json, sink)
+            for whole in rebatch((rows.conform(given) for given in batches), batch_rows):
+                rows.write(whole)
+            totals = rows.close(batch_rows)
+        if gop_tables is None:
+            Path(beside).unlink(missing_ok=True)  # of the manifest that stood here before
+        else:
+            write_gop_tables(beside, gop_tables, totals=totals)
+    return totals
 
 
 class _Rows:
@@ -77,7 +70,7 @@ class _Rows:
         # Texts are found while rows stream past; dictionary deltas let the file format grow with them.
         options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
         self._writer = pa.ipc.new_file(sink, self._schema, options=options)
-        self._texts = {name: _Texts() for name in TEXT_COLUMNS}
+        self._texts = {name: Texts() for name in TEXT_COLUMNS}
         self._digest = RowHash()
         self._num_rows = 0
         self._num_steps = 0
@@ -152,26 +145,3 @@ class _Rows:
             for name, column in zip(SCHEMA.names, columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(whole, schema=self._schema)
-
-
-def _rebatch(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of `batch_rows`, the last one fewer."""
-    held: list[pa.RecordBatch] = []
-    num_held = 0
-    for batch in batches:
-        held.append(batch)
-        num_held += batch.num_rows
-        if num_held >= batch_rows:
-            *whole, rest = _split(held, batch_rows)
-            yield from whole
-            held, num_held = [rest], rest.num_rows
-    yield from (batch for batch in _split(held, batch_rows) if batch.num_rows)
-
-
-def _split(held: list[pa.RecordBatch], batch_rows: int) -> list[pa.RecordBatch]:
-    """Batches of `batch_rows` and one, perhaps empty, of what is left."""
-    if not held:
-        return []
-    joined = pa.concat_batches(held)
-    starts = range(0, joined.num_rows + 1, batch_rows)
-    return [joined.slice(start, batch_rows) for start in starts]

@@ -11,6 +11,7 @@ import av
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from mcap.reader import make_reader
 from mcap_ros2.decoder import DecoderFactory
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from PIL import Image
 
 from dyna_assets import stamps
 from dyna_assets.simulate import read_paint
+from dyna_train.episode.reader import Episode
 from dyna_train.loader import EpisodeDataset
 from dyna_train.manifest import Manifest
 from dyna_train.window import WindowSpec
@@ -71,6 +73,41 @@ def test_every_window_shows_the_painted_frame_that_was_the_latest_at_its_instant
                 assert shown == np.flatnonzero(taken <= instants[step] + 100_000)[-1]
                 checked += 1
     assert checked > 3 * 5 * 25
+
+
+def test_training_on_a_curated_manifest_never_reads_the_end_of_an_episode_file(house: House) -> None:
+    house.simulate(2)
+    house.run()
+    made = house.curate(where="source = 'sim'")
+    assert made.num_without_gops == 0
+    assert made.info.table_versions["gop_tables"] == 1  # one append of the step
+    manifest = Manifest.open(made.uri)
+    dataset = EpisodeDataset(manifest, WindowSpec(frames=(0,), state=(0,), action=(0,)))
+    for row in manifest.rows():
+        dataset[row.stop_anchor - 1]
+        gops = manifest.gops(row.index)
+        assert gops is not None
+        with Episode.open(manifest.episode_uri(row.index)) as episode:
+            assert gops.tracks == episode.header.tracks
+            assert gops.table.to_bytes() == episode.table.to_bytes()
+    assert [episode.counters.requests for episode in dataset._episodes.values()] == [1, 1]
+
+
+def test_episodes_of_an_older_lake_have_no_gop_table_and_are_opened_by_their_tails(house: House) -> None:
+    house.simulate(2)
+    house.run()
+    whole = Manifest.open(house.curate("whole").uri)
+    DeltaTable(house.workspace.warehouse.uri("gop_tables")).delete(f"episode_id = {whole.row(0).episode_id}")
+    made = house.curate("older")
+    assert (made.totals.num_rows, made.num_without_gops) == (2, 1)
+    older = Manifest.open(made.uri)
+    assert older.gops(0) is None
+    assert older.gops(1) is not None
+    spec = WindowSpec(frames=(0,), state=(0,), action=(0,))
+    for anchor in (0, len(EpisodeDataset(older, spec)) - 1):
+        sample, expected = (EpisodeDataset(manifest, spec)[anchor] for manifest in (older, whole))
+        assert (sample["frames"] == expected["frames"]).all()
+        assert (sample["state"] == expected["state"]).all()
 
 
 def test_frames_of_a_still_recording_equal_a_direct_decode_within_the_encoders_error(house: House) -> None:

@@ -16,7 +16,7 @@ from dyna_assets.home import Home
 from dyna_assets.simulate import record_uploads
 from dyna_train.files import open_store
 from dyna_train.loader import EpisodeDataset
-from dyna_train.manifest import Manifest
+from dyna_train.manifest import Manifest, fetch_manifest
 from dyna_train.window import WindowSpec
 
 BUCKET = "robots"
@@ -61,8 +61,8 @@ def test_uploads_in_a_bucket_become_batches(s3_house: House, tmp_path: Path) -> 
     assert made.uri == f"{s3_house.workspace.lake}/manifests/test.arrow"
     assert made.totals.num_rows == 2
     fs, path = open_store(made.uri, **s3_house.workspace.settings.storage_options(made.uri))
-    fs.get_file(path, str(tmp_path / "manifest.arrow"))
-    manifest = Manifest.open(tmp_path / "manifest.arrow")
+    manifest = Manifest.open(fetch_manifest(fs, path, tmp_path / "manifest.arrow"))
+    assert all(manifest.gops(row) is not None for row in range(2))
     episodes = fs.find(open_store(f"{s3_house.workspace.lake}/episodes")[1])
     assert sorted(manifest.episode_uri(row).removeprefix("s3://") for row in range(2)) == episodes
     fs.get(

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 from dyna_assets.errors import CurationError, SetupError, ShardBusy
 from dyna_assets.warehouse.store import Warehouse
-from dyna_assets.warehouse.tables import LABELS, SHARDS_PER_BUCKET
+from dyna_assets.warehouse.tables import GOP_TABLES, LABELS, SHARDS_PER_BUCKET
 
 
 @pytest.fixture
@@ -71,6 +71,14 @@ def test_a_pinned_version_does_not_see_what_came_later(warehouse: Warehouse) -> 
         assert connection.execute("SELECT episode_id FROM labels").fetchall() == [(1,)]
         warehouse.view(connection, warehouse.pin("labels", pinned.version + 1))
         assert connection.execute("SELECT count(*) FROM labels").fetchall() == [(2,)]
+
+
+def test_a_gop_table_comes_back_byte_for_byte(warehouse: Warehouse) -> None:
+    table = bytes(range(256)) * 8
+    row = {"episode_id": 1, "content_hash": "ab" * 32, "tracks": '{"cameras":["größe"]}', "gop_table": table}
+    warehouse.append(GOP_TABLES, 3, 1, [row], run_id="run")
+    (found,) = warehouse.current("gop_tables", 3)
+    assert {key: found[key] for key in row} == row
 
 
 def test_an_empty_table_has_its_columns(warehouse: Warehouse) -> None:

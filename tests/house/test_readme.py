@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from dyna_assets.cli import app as assets_app
+from dyna_assets.landing.profile import Encoding
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.upload import MARKER, read_marker
 from dyna_assets.profiles import load_profiles
@@ -90,8 +91,13 @@ def test_jobs_of_the_readme_are_the_profiles() -> None:
 
 
 def test_the_configuration_block_is_valid() -> None:
-    (block,) = blocks("toml")
+    (block,) = [block for block in blocks("toml") if "database_url" in block]
     parse_config(_Written, tomllib.loads(block), where="README")
+
+
+def test_the_encoding_block_of_a_source_is_valid() -> None:
+    (block,) = [block for block in blocks("toml") if "[encoding]" in block]
+    parse_config(Encoding, tomllib.loads(block)["encoding"], where="README")
 
 
 def test_the_loader_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +113,21 @@ def test_the_loader_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("torch.Size([8, ")
+
+
+def test_the_episode_block_runs(tmp_path: Path) -> None:
+    sys.path.insert(0, str(ROOT / "tests" / "train"))
+    from episode_samples import write_painted
+
+    write_painted(tmp_path / "episode.mcap", 40)
+    (block,) = [block for block in blocks("python") if "Episode.open" in block]
+    program = tmp_path / "example.py"
+    program.write_text(block.replace('"episode.mcap"', repr(str(tmp_path / "episode.mcap"))))
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ReadCounters(requests=" in done.stdout
 
 
 def test_the_commit_block_commits_an_upload(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import CameraTrack, EpisodeHeader, VectorTrack, episode_path
-from dyna_train.episode.writer import EpisodeWriter
+from dyna_train.episode.writer import EpisodeFile, EpisodeWriter
 from dyna_train.manifest import Features, ManifestInfo, Statistics, VectorStatistics, write_manifest
 from dyna_train.video.encode import Quality
 
@@ -67,13 +67,23 @@ def build(
     lengths: Sequence[int] = (24, 17, 30),
     stretches: Sequence[Stretch] | None = None,
     cameras: Sequence[CameraTrack] = CAMERAS,
+    with_tables: bool = True,
 ) -> Corpus:
-    """Write episodes of `lengths` steps and a manifest over `stretches`, by default all of each."""
+    """Write episodes of `lengths` steps and a manifest over `stretches`, by default all of each.
+
+    with_tables: GOP tables lie beside the manifest, as curation leaves it.
+    """
     written = [write_episode(folder, number, length, cameras) for number, length in enumerate(lengths)]
     if stretches is None:
         stretches = [Stretch(number, 0, length) for number, length in enumerate(lengths)]
-    hashes = [content_hash for _, content_hash in written]
-    manifest = build_manifest(folder, lengths=lengths, stretches=stretches, cameras=cameras, hashes=hashes)
+    manifest = build_manifest(
+        folder,
+        lengths=lengths,
+        stretches=stretches,
+        cameras=cameras,
+        files=[file for _, file in written],
+        with_tables=with_tables,
+    )
     return Corpus(folder, manifest, tuple(stretches), tuple(path for path, _ in written))
 
 
@@ -83,12 +93,13 @@ def build_manifest(
     lengths: Sequence[int],
     stretches: Sequence[Stretch] | None = None,
     cameras: Sequence[CameraTrack] = CAMERAS,
-    hashes: Sequence[int] | None = None,
+    files: Sequence[EpisodeFile] = (),
+    with_tables: bool = False,
 ) -> Path:
-    """Only the manifest; without `hashes` its episode files exist nowhere."""
+    """Only the manifest; without `files` its episode files exist nowhere."""
     if stretches is None:
         stretches = [Stretch(number, 0, length) for number, length in enumerate(lengths)]
-    hashes = [0] * len(lengths) if hashes is None else hashes
+    hashes = [int(file.sha256[:16], 16) for file in files] or [0] * len(lengths)
     rows = pa.RecordBatch.from_pydict(
         {
             "dataset": ["small"] * len(stretches),
@@ -105,14 +116,27 @@ def build_manifest(
     info = ManifestInfo(
         name="small",
         root=str(folder),
-        features=Features.of(_header(0, 1, cameras)),
+        features=Features.of(_header(0, 1, cameras).tracks),
         statistics=Statistics(state=statistics_of(state), action=statistics_of(action)),
         query="select 1 where tag in ['a']",
         table_versions={"episodes": 3},
     )
     manifest = folder / "manifest.arrow"
-    write_manifest(manifest, [rows], info=info)
+    tables = None
+    if with_tables:
+        tracks = _header(0, 1, cameras).tracks.to_json()
+        tables = [tables_of([(tracks, files[stretch.episode].gop_table) for stretch in stretches])]
+    write_manifest(manifest, [rows], info=info, gop_tables=tables)
     return manifest
+
+
+def tables_of(known: Sequence[tuple[str | None, bytes | None]]) -> pa.RecordBatch:
+    """Tracks and GOP table of each manifest row, as curation gives them to the writer."""
+    columns = zip(*known, strict=True) if known else ((), ())
+    arrays = [
+        pa.array(column, kind) for column, kind in zip(columns, (pa.string(), pa.binary()), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=["tracks", "gop_table"])
 
 
 def statistics_of(values: NDArray[np.float32]) -> VectorStatistics:
@@ -122,8 +146,8 @@ def statistics_of(values: NDArray[np.float32]) -> VectorStatistics:
 
 def write_episode(
     folder: Path, number: int, num_steps: int, cameras: Sequence[CameraTrack]
-) -> tuple[Path, int]:
-    """Path of the episode file, named by its content, and the first 8 bytes of its hash as a number."""
+) -> tuple[Path, EpisodeFile]:
+    """Path of the episode file, named by its content, and what the writer says of it."""
     header = _header(number, num_steps, cameras)
     times = np.arange(num_steps, dtype=np.int64) * 100_000_000
     vectors = {
@@ -142,7 +166,7 @@ def write_episode(
     target = folder / episode_path("shard-000007", 100 + number, file.sha256)
     target.parent.mkdir(parents=True, exist_ok=True)
     part.rename(target)
-    return target, int(file.sha256[:16], 16)
+    return target, file
 
 
 def _header(number: int, num_steps: int, cameras: Sequence[CameraTrack]) -> EpisodeHeader:

@@ -142,7 +142,13 @@ def test_metadata_records_tell_profile_versions_episode_quality_and_sync(painted
     with painted.open("rb") as stream:
         records = {record.name: record.metadata for record in make_reader(stream).iter_metadata()}
     assert list(records) == ["dyna.profile", "dyna.versions", "dyna.episode", "dyna.qc", "dyna.sync"]
-    assert records["dyna.profile"] == {"name": "dyna.episode", "version": "1"}
+    assert records["dyna.profile"] == {
+        "name": "dyna.episode",
+        "version": "1",
+        "gop": "6",
+        "gops_per_chunk": "2",
+        "steps_per_block": "24",
+    }
     assert records["dyna.qc"] == {"before": "pass", "after": "pass"}
     assert records["dyna.episode"]["episode_id"] == "4300000017"
     assert records["dyna.sync"]["/camera/right_wrist/video.max_abs_ns"] == "2000000"
