@@ -204,6 +204,7 @@ def curate(
         "rows": made.totals.num_rows,
         "steps": made.totals.num_steps,
         "hours": made.hours,
+        "rows_without_gop_table": made.num_without_gops,
     }
     _print([{**facts, "seconds": round(made.seconds, 3)}], as_json, title=name)
 

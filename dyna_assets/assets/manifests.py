@@ -48,6 +48,7 @@ def manifest(
             "num_rows": made.totals.num_rows,
             "num_steps": made.totals.num_steps,
             "hours": made.hours,
+            "num_rows_without_gop_table": made.num_without_gops,
             "seconds": round(made.seconds, 3),
             "location": made.uri,
             "table_versions": made.info.table_versions,

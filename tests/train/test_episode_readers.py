@@ -95,7 +95,7 @@ def test_the_stock_protobuf_runtime_decodes_every_message_by_the_schema_in_the_f
             assert image.frame_id == track.name
     for camera in script.header.cameras:
         assert all(
-            (image.format, image.data[:3]) == ("h264", b"\0\0\0") or image.data[:3] == b"\0\0\1"
+            image.format == "h264" and image.data.startswith((b"\0\0\0\1", b"\0\0\1"))
             for image in found[camera.topic].values()
         )
     for depth in script.header.depths:
