@@ -33,7 +33,8 @@ from dyna_assets.shard_session import open_shard
 from dyna_assets.simulate import record_uploads
 from dyna_assets.workspace import Workspace
 from dyna_train.episode.layout import PATTERNS
-from dyna_train.episode.planning import SizeModel, plan_layout
+from dyna_train.episode.planning import plan_layout
+from dyna_train.episode.sizes import SizeModel
 from dyna_train.loader import EpisodeDataset
 from dyna_train.manifest import Manifest
 from dyna_train.recipe.train import RecipeConfig, Run

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Annotated
-
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from dyna_train.commands import look
 from dyna_train.commands.doctor import doctor, recover, regroup
 from dyna_train.commands.plan import plan
-from dyna_train.manifest import Manifest
+from dyna_train.commands.training import manifest, recipe
 from dyna_train.program import run_program
-from dyna_train.world import World
 
 app = typer.Typer(help="Manifests, episode files and the recipe that trains on them.", no_args_is_help=True)
 
@@ -28,69 +20,13 @@ app.command()(plan)
 app.command()(doctor)
 app.command()(recover)
 app.command()(regroup)
+app.command()(recipe)
+app.command()(manifest)
 
 
 @app.callback()
 def _group() -> None:
     """Keeps commands named, however few they are."""
-
-
-@app.command()
-def recipe(
-    manifest: Annotated[Path, typer.Argument(help="Manifest file that curation wrote.")],
-    out: Annotated[Path, typer.Option(help="Folder for metrics, checkpoints and summary; resumes from it.")],
-    steps: Annotated[int, typer.Option(help="Optimizer steps, those before a resume included.", min=1)] = 200,
-) -> None:
-    """Train the small world-action model. More settings: python -m dyna_train.recipe.train CONFIG.toml."""
-    from dyna_train.recipe.train import RecipeConfig, train  # torch takes seconds to load
-
-    train(RecipeConfig(manifest=str(manifest), out=str(out), steps=steps), World.from_env())
-
-
-@app.command(name="manifest")
-def show_manifest(
-    file: Annotated[Path, typer.Argument(help="Manifest file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Also read every row and compare the hash.")
-    ] = False,
-) -> None:
-    """Say what a manifest holds and where it comes from."""
-    manifest = Manifest.open(file)
-    if verify:
-        manifest.verify()
-    if as_json:
-        typer.echo(
-            json.dumps({**manifest.info.model_dump(mode="json"), **manifest.totals.model_dump()}, indent=2)
-        )
-        return
-    Console().print(_summary(manifest, verified=verify))
-
-
-def _summary(manifest: Manifest, *, verified: bool) -> Table:
-    info, features = manifest.info, manifest.info.features
-    table = Table(title=f"manifest {info.name}".rstrip(), show_header=False, title_justify="left")
-    hours = manifest.num_steps / features.rate_hz / 3600
-    cameras = ", ".join(f"{name} {camera.width}x{camera.height}" for name, camera in features.cameras.items())
-    versions = ", ".join(f"{name} @ {version}" for name, version in info.table_versions.items())
-    rows = {
-        "rows": f"{manifest.num_rows:,}",
-        "steps": f"{manifest.num_steps:,} at {features.rate_hz:g} Hz ({hours:.2f} h)",
-        "cameras": cameras or "none",
-        "state": f"{len(features.state)} dimensions",
-        "action": f"{len(features.action)} dimensions",
-        "data sets": ", ".join(manifest.datasets) or "none",
-        "tasks": f"{len(manifest.tasks):,}",
-        "episode files": info.root,
-        "tables": versions or "not recorded",
-        "query": info.query or "not recorded",
-        "sha256": f"{manifest.sha256} ({'verified' if verified else 'not verified: --verify'})",
-    }
-    table.add_column()
-    table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(name, Text(value))  # not markup: a query may hold [brackets]
-    return table
 
 
 def main() -> None:

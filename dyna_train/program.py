@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import io
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -12,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dyna_train.errors import DynaError, MissingExtra
+from dyna_train.files import describe
 
 
 class Exit(enum.IntEnum):
@@ -28,29 +31,62 @@ def run_program(app: Callable[[], object], *, extra: str = "") -> NoReturn:
     """Run `app`, a typer program, and end the process.
 
     extra: the extra that brings the modules this program's commands load; an absent one is named with it.
-    A DynaError is printed to stderr as one message without a traceback and exits 2, Ctrl-C exits 130, an
-    error that nobody foresaw prints its traceback and exits 3. Commands exit with other codes through
-    `typer.Exit`.
+    A DynaError, or an OSError, is printed to stderr as one message without a traceback and exits 2, Ctrl-C
+    exits 130, an error that nobody foresaw prints its traceback and exits 3. A reader that closes the pipe
+    before the end gets no message; that exits 1. Commands exit with other codes through `typer.Exit`.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names in files need not fit the terminal
+    code = _run(app, extra)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _without_output(Exit.WARNING)
+    except OSError as error:
+        _print_error(f"standard output: {describe(error)}")
+        code = _without_output(Exit.FAILURE)
+    sys.exit(code)
+
+
+def _run(app: Callable[[], object], extra: str) -> int | str | None:
+    """Run the program, say what went wrong, and return the exit code."""
     try:
         app()
+    except SystemExit as end:  # typer ends so, whatever comes of it
+        return end.code
     except ModuleNotFoundError as error:
         if not error.name or not extra or error.name.startswith("dyna_"):
-            _end_unforeseen()
-        _print_error(str(MissingExtra.of(error.name, extra, "this command")))
-        sys.exit(Exit.FAILURE)
+            return _unforeseen()
+        return _failed(str(MissingExtra.of(error.name, extra, "this command")))
     except DynaError as error:
-        _print_error(str(error))
-        sys.exit(Exit.FAILURE)
+        return _failed(str(error))
     except KeyboardInterrupt:
-        _print_error("interrupted")
-        sys.exit(Exit.INTERRUPTED)
+        return _interrupted()
     except Exception as error:  # the edge of the process: Python's own exit code 1 would read as a warning
         if _is_interrupt(error):
-            _print_error("interrupted")
-            sys.exit(Exit.INTERRUPTED)
-        _end_unforeseen()
-    sys.exit(Exit.OK)
+            return _interrupted()
+        if isinstance(error, OSError):
+            return _failed(describe(error))
+        return _unforeseen()
+    return Exit.OK
+
+
+def _failed(message: str) -> Exit:
+    _print_error(message)
+    return Exit.FAILURE
+
+
+def _interrupted() -> Exit:
+    _print_error("interrupted")
+    return Exit.INTERRUPTED
+
+
+def _without_output(code: Exit) -> Exit:
+    """Drop what could not be printed: Python would try once more when it ends, and complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    return code
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
@@ -66,10 +102,10 @@ def _is_interrupt(error: BaseException | None) -> bool:
     return False
 
 
-def _end_unforeseen() -> NoReturn:
+def _unforeseen() -> Exit:
     traceback.print_exc()
     _print_error("this is a bug in dyna or its surroundings; please report the lines above")
-    sys.exit(Exit.UNKNOWN)
+    return Exit.UNKNOWN
 
 
 def _print_error(message: str) -> None:

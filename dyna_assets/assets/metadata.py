@@ -9,7 +9,7 @@ import dagster as dg
 
 from dyna_assets.shard_run import ShardRun, StepSummary
 from dyna_assets.sheet import contact_sheet
-from dyna_train.episode.profile import episode_path
+from dyna_train.episode.address import episode_path
 from dyna_train.episode.reader import Episode
 from dyna_train.errors import DynaError
 from dyna_train.files import open_store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from dyna_train.episode.profile import shard_key
+from dyna_train.episode.address import shard_key
 
 SHARDS = dg.DynamicPartitionsDefinition(name="shards")
 MANIFESTS = dg.DynamicPartitionsDefinition(name="manifests")

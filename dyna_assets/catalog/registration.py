@@ -16,7 +16,7 @@ from dyna_assets.catalog.rows import NewEpisode, NewUpload, RegisteredUpload, Up
 from dyna_assets.catalog.shard_lock import REGISTRATION_LOCK
 from dyna_assets.errors import SetupError, UploadError
 from dyna_assets.settings import ShardLimits
-from dyna_train.episode.profile import shard_key
+from dyna_train.episode.address import shard_key
 
 
 def register(

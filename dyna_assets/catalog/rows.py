@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from dyna_train.episode.profile import shard_key
+from dyna_train.episode.address import shard_key
 
 MAX_ATTEMPTS = 3
 """Runs of a due shard that may fail before it is left to a person; new uploads begin the count anew."""

@@ -30,7 +30,8 @@ from dyna_assets.steps.align import Alignment, align
 from dyna_assets.steps.probe import read_vectors
 from dyna_assets.steps.video import COPIED, CameraCopy, VideoPlan, plan_video
 from dyna_assets.steps.work import Row, StepResult
-from dyna_train.episode.profile import CameraTrack, EpisodeHeader, VectorTrack
+from dyna_train.episode.profile import EpisodeHeader
+from dyna_train.episode.tracks import CameraTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter
 from dyna_train.files import put_file
 from dyna_train.manifest import Features

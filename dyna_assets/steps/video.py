@@ -16,16 +16,10 @@ from numpy.typing import NDArray
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import CodedRecording, Recording
 from dyna_assets.steps.align import Alignment
-from dyna_train.episode.layout import EpisodeLayout, pattern_named
-from dyna_train.episode.planning import (
-    MAX_GOP_S,
-    CameraSizes,
-    SizeModel,
-    StateSizes,
-    layout_with_gop,
-    plan_layout,
-)
-from dyna_train.video.coded import CodedVideo, StreamFacts, survey
+from dyna_train.episode.layout import MAX_GOP_S, EpisodeLayout, pattern_named
+from dyna_train.episode.planning import layout_with_gop, plan_layout
+from dyna_train.episode.sizes import CameraSizes, SizeModel, StateSizes
+from dyna_train.video.coded import CodedVideo, StreamFacts, read_facts
 from dyna_train.video.copy import copy_fault, gop_of
 
 COPIED = "copied"
@@ -75,7 +69,7 @@ def _judged(
     video: CodedVideo, plan: Alignment, frames_T: NDArray[np.int64], size: tuple[int, int], num_times: int
 ) -> CameraCopy | str:
     """The copy of one camera, or why there is none."""
-    facts = survey(video)
+    facts = read_facts(video)
     most_gop = max(1, int(MAX_GOP_S * plan.rate_hz))
     fault = copy_fault(facts, frames_T, size=size, most_gop=most_gop)
     if fault is None and len(facts.packets) != num_times:

@@ -12,7 +12,7 @@ from dyna_assets.landing.recording import Folder, Recording, RecordingRef
 from dyna_assets.landing.sources import reader_named
 from dyna_assets.settings import Settings
 from dyna_assets.stamps import Status
-from dyna_train.episode.profile import episode_path
+from dyna_train.episode.address import episode_path
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""The commands of `dyna-train`, one file each; what is heavy is loaded when a command runs."""
+"""The commands of `dyna-train`, one file a family; what is heavy is loaded when a command runs."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dyna_train.files import local_path
 from dyna_train.program import Exit
 
+if TYPE_CHECKING:
+    from dyna_train.doctor.rewrite import Rewritten
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of lines.")]
-Out = Annotated[Path | None, typer.Option(help="Where to write; must not exist. Default: beside the file.")]
+Out = Annotated[str | None, typer.Option(help="Where to write; must not exist. Default: beside the file.")]
 
 
 def doctor(
@@ -49,12 +52,8 @@ def recover(
     """
     from dyna_train.doctor import recover as recovery  # loads av
 
-    done = recovery.recover(file, out)
-    if as_json:
-        typer.echo(json.dumps(done.to_dict(), indent=2))
-    else:
-        for line in done.lines():
-            typer.echo(line)
+    done = recovery.recover(file, local_path(out) if out is not None else None)
+    _show(done, as_json)
     if not done.is_whole:
         raise typer.Exit(Exit.WARNING)
 
@@ -70,11 +69,16 @@ def regroup(
     """
     from dyna_train.doctor import regroup as regrouping  # loads av
 
-    done = regrouping.regroup(file, out)
-    if as_json:
-        typer.echo(json.dumps(done.to_dict(), indent=2))
-    else:
-        for line in done.lines():
-            typer.echo(line)
+    done = regrouping.regroup(file, local_path(out) if out is not None else None)
+    _show(done, as_json)
     if done.dropped:
         raise typer.Exit(Exit.WARNING)
+
+
+def _show(done: Rewritten, as_json: bool) -> None:
+    """What was written, as one JSON object or in lines."""
+    if as_json:
+        typer.echo(json.dumps(done.to_dict(), indent=2))
+        return
+    for line in done.lines():
+        typer.echo(line)

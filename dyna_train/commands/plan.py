@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dyna_train.episode.trial import Trial
     from dyna_train.video.encode import Quality
 
+# No robot has more of them, and planning for more would not end.
+MAX_RATE_HZ, MAX_CAMERAS, MAX_SIDE = 1000, 1000, 16384
 STORES = {"remote": REMOTE_STORE, "local": LOCAL_STORE}
 _BIMANUAL_DIMS = (14, 14)  # state and action of two arms: where no file says it; a few per mille of the bytes
 
@@ -42,7 +44,8 @@ def plan(
     pattern: Annotated[str, typer.Option(help=f"How models read: {', '.join(PATTERNS)}.")] = "mixed",
     rate: Annotated[float | None, typer.Option(help="Steps per second; default: the file's, or 30.")] = None,
     cameras: Annotated[
-        int | None, typer.Option(help="How many there are; default 3, or 1 like FILE.", min=1)
+        int | None,
+        typer.Option(help="How many there are; default 3, or 1 like FILE.", min=1, max=MAX_CAMERAS),
     ] = None,
     size: Annotated[str | None, typer.Option(help="WxH of every camera; default 640x480.")] = None,
     crf: Annotated[int, typer.Option(help="Quality of the video, 0 to 51; lower is better.")] = 18,
@@ -54,7 +57,10 @@ def plan(
     from dyna_train.video.encode import Quality
 
     chosen = pattern_named(pattern)
+    if rate is not None:
+        _check_rate("--rate", rate)
     trial = _trial(file, Quality(crf), rate, cameras, size)
+    _check_rate(f"{file}: its rate", trial.rate_hz)
     layout = plan_layout(chosen, trial.rate_hz, sizes=trial.sizes)
     predictions = {
         name: predict(chosen, layout, trial.rate_hz, sizes=trial.sizes, store=store)
@@ -80,7 +86,7 @@ def _trial(
     file: Path | None, quality: Quality, rate: float | None, cameras: int | None, size: str | None
 ) -> Trial:
     """What the footage weighs: tried, or assumed where there is no file."""
-    from dyna_train.episode.planning import SizeModel, StateSizes
+    from dyna_train.episode.sizes import SizeModel, StateSizes
     from dyna_train.episode.trial import Trial, try_file
 
     if file is None:
@@ -98,7 +104,17 @@ def _frame_size(text: str) -> tuple[int, int]:
     found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
     if not found:
         raise BadInput(f"--size {text}: expected width x height in pixels, as 640x480")
-    return int(found[1]), int(found[2])
+    width, height = (
+        int(side) if len(side) <= len(str(MAX_SIDE)) else MAX_SIDE + 1 for side in found.groups()
+    )
+    if max(width, height) > MAX_SIDE:
+        raise BadInput(f"--size {text}: expected at most {MAX_SIDE} pixels a side")
+    return width, height
+
+
+def _check_rate(what: str, rate_hz: float) -> None:
+    if rate_hz > MAX_RATE_HZ:
+        raise BadInput(f"{what} is {rate_hz:g} Hz; a layout can be planned for up to {MAX_RATE_HZ:,} Hz")
 
 
 def _print(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -14,10 +13,11 @@ from mcap.opcode import Opcode
 from mcap.records import Channel
 from numpy.typing import NDArray
 
-from dyna_train.doctor.channels import group_of, is_complete
+from dyna_train.doctor.channel_rules import group_of, is_complete
+from dyna_train.doctor.payload import Payload, file_byte, is_packed
+from dyna_train.doctor.records import MESSAGE_DTYPE, Messages
 from dyna_train.doctor.survey import Survey
-from dyna_train.doctor.video import CameraVideo, file_byte, read_video
-from dyna_train.doctor.walk import MESSAGE_DTYPE, Messages
+from dyna_train.doctor.video import CameraVideo, read_video
 from dyna_train.episode.index import INDEX_NAME, EpisodeIndex
 from dyna_train.episode.profile import (
     PROFILE,
@@ -26,27 +26,14 @@ from dyna_train.episode.profile import (
     RECORD_VERSIONS,
     VIDEO_GROUP,
     EpisodeHeader,
+    grid_ns_of,
     read_header,
 )
 from dyna_train.errors import BadInput, CorruptEpisode
 
 PLACED_DTYPE = np.dtype([*MESSAGE_DTYPE.descr, ("chunk", "<i4")])
 """A message and the number of its chunk, -1 outside chunks."""
-_SECOND_NS = 1_000_000_000
 _MAX_NS = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """One message with its data. byte: where that lies in the file, or its chunk if that is compressed."""
-
-    channel: int
-    topic: str
-    step: int
-    byte: int
-    log_ns: int
-    publish_ns: int
-    data: memoryview
 
 
 @dataclass(frozen=True)
@@ -103,7 +90,11 @@ class Case:
     @cached_property
     def gops(self) -> Mapping[str, int]:
         """GOP length in steps of every complete camera, by topic, as its channel says."""
-        return {topic: gop for topic, gop in self._cameras.values()}
+        return {
+            channel.topic: int(channel.metadata["gop"])
+            for channel in self.channels
+            if group_of(channel) == VIDEO_GROUP and is_complete(channel)
+        }
 
     @cached_property
     def messages(self) -> Messages:
@@ -126,7 +117,7 @@ class Case:
     @cached_property
     def videos(self) -> Mapping[str, CameraVideo]:
         """The frames of every complete camera, by topic."""
-        return read_video(self.survey.batches(), self._cameras)
+        return read_video(self.payloads(VIDEO_GROUP), self.gops)
 
     def of_topic(self, topic: str) -> Messages:
         """The messages of one topic in file order."""
@@ -144,8 +135,16 @@ class Case:
         for chunk, data, messages in self.survey.batches():
             for at, size, channel, step, log_ns, publish_ns in messages.tolist():
                 if channel in topics:
-                    byte, part = file_byte(chunk, at), data[at : at + size]
-                    yield Payload(channel, topics[channel], step, byte, log_ns, publish_ns, part)
+                    yield Payload(
+                        channel=channel,
+                        topic=topics[channel],
+                        step=step,
+                        byte=file_byte(chunk, at),
+                        is_packed=is_packed(chunk),
+                        log_ns=log_ns,
+                        publish_ns=publish_ns,
+                        data=data[at : at + size],
+                    )
 
     def byte_of(self, message: np.void) -> int:
         """Where the data of a message lies in the file; its chunk's first byte if that is compressed."""
@@ -159,21 +158,10 @@ class Case:
         """
         header = self.header
         assert header is not None
-        rate = Fraction(header.rate_hz)
-        scale, twice = 2 * _SECOND_NS * rate.denominator, 2 * rate.numerator
         distinct, row = np.unique(steps, return_inverse=True)
-        times = [header.start_ns + (step * scale + rate.numerator) // twice for step in distinct.tolist()]
+        times = grid_ns_of(header.start_ns, header.rate_hz, distinct.tolist())
         grid: NDArray[np.int64] = np.array([min(time, _MAX_NS) for time in times], np.int64)[row]
         return grid
-
-    @cached_property
-    def _cameras(self) -> Mapping[int, tuple[str, int]]:
-        """Topic and GOP length by channel id."""
-        return {
-            channel.id: (channel.topic, int(channel.metadata["gop"]))
-            for channel in self.channels
-            if group_of(channel) == VIDEO_GROUP and is_complete(channel)
-        }
 
     @cached_property
     def _header(self) -> tuple[EpisodeHeader | None, str]:

@@ -8,10 +8,10 @@ from itertools import accumulate
 import numpy as np
 
 from dyna_train.doctor.case import Case
-from dyna_train.doctor.fault import Finding, check
-from dyna_train.doctor.stretches import steps_at
+from dyna_train.doctor.check import Finding, check
 from dyna_train.doctor.survey import Chunk
 from dyna_train.episode.profile import STATE_GROUP, VIDEO_GROUP
+from dyna_train.episode.stretches import steps_at
 
 _RANK = {STATE_GROUP: 0, VIDEO_GROUP: 1}
 """Within the steps of one state block."""

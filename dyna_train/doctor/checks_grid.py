@@ -8,14 +8,16 @@ from dataclasses import replace
 import numpy as np
 from mcap.records import Channel
 
-from dyna_train.doctor.case import Case, Payload
-from dyna_train.doctor.channels import GRID_GROUPS, group_of, is_complete
-from dyna_train.doctor.fault import Finding, check
-from dyna_train.doctor.stretches import at_step, missing_from, steps_at
+from dyna_train.doctor.case import Case
+from dyna_train.doctor.channel_rules import group_of, is_complete
+from dyna_train.doctor.check import Finding, check
+from dyna_train.doctor.payload import Payload
+from dyna_train.doctor.records import Messages
 from dyna_train.doctor.survey import Chunk
-from dyna_train.doctor.walk import Messages
+from dyna_train.episode.channels import GRID_GROUPS
 from dyna_train.episode.profile import DEPTH_GROUP, EVENT_GROUP, STATE_GROUP
 from dyna_train.episode.schemas import DEPTH_ENCODING, parse_depth, parse_event, vector_head
+from dyna_train.episode.stretches import at_step, missing_from, steps_at
 from dyna_train.errors import CorruptEpisode
 
 
@@ -51,13 +53,13 @@ def on_the_grid(case: Case) -> Iterator[Finding]:
             continue
         grid_M = case.grid_of(messages["sequence"])
         wrong = np.flatnonzero(messages["log_ns"] != grid_M)
-        for run in np.split(wrong, np.flatnonzero(np.diff(wrong) != 1) + 1) if len(wrong) else []:
-            first = messages[run[0]]
+        for run in steps_at(wrong):
+            first = messages[run.start]
             yield Finding(
-                f"log_time {grid_M[run[0]]} ns, the grid time of step {first['sequence']}",
+                f"log_time {grid_M[run.start]} ns, the grid time of step {first['sequence']}",
                 f"{first['log_ns']} ns",
                 topic=channel.topic,
-                steps=steps_at(messages["sequence"][run]),
+                steps=steps_at(messages["sequence"][run.start : run.stop]),
                 byte=case.byte_of(first),
             )
 

@@ -5,7 +5,6 @@ Array axes: N cameras in header order, T steps, G GOPs, K chunks of a group.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -13,22 +12,23 @@ from mcap.opcode import Opcode
 from numpy.typing import NDArray
 
 from dyna_train.doctor.case import Case
+from dyna_train.doctor.check import Finding, check
 from dyna_train.doctor.checks_chunks import chunk_groups
-from dyna_train.doctor.fault import Finding, check
-from dyna_train.doctor.stretches import steps_at
 from dyna_train.doctor.survey import Chunk
 from dyna_train.doctor.video import CameraVideo
 from dyna_train.episode.arrays import unpack_arrays
 from dyna_train.episode.index import CAPTURE_NAME, INDEX_NAME, EpisodeIndex
 from dyna_train.episode.profile import (
     DEPTH_GROUP,
+    MISSING_NS,
     RECORD_SYNC,
     STATE_GROUP,
-    CameraTrack,
     EpisodeHeader,
     grid_times_ns,
 )
-from dyna_train.episode.queues import MISSING_NS, gaps_of
+from dyna_train.episode.stretches import steps_at
+from dyna_train.episode.sync import sync_record
+from dyna_train.episode.tracks import CameraTrack
 from dyna_train.errors import CorruptEpisode
 
 
@@ -169,10 +169,10 @@ def capture_times(case: Case) -> Iterator[Finding]:
     if header is None or not _is_countable(case):
         return
     grid_T = grid_times_ns(header.start_ns, header.rate_hz, header.num_steps)
-    for topic, skew_T in _skew(case, header).items():
-        found_T = stated.get(topic)
+    for topic, capture_T in _capture_ns(case, header).items():
+        found_T, skew_T = stated.get(topic), capture_T - grid_T
         if not survey.is_sound and found_T is not None and found_T.shape == skew_T.shape:
-            skew_T = np.where(skew_T + grid_T == MISSING_NS, found_T, skew_T)  # it may have been there
+            skew_T = np.where(capture_T == MISSING_NS, found_T, skew_T)  # it may have been there
         if found_T is None or found_T.shape != skew_T.shape:
             found = "none" if found_T is None else f"{found_T.shape[0]:,}"
             yield Finding(f"{len(skew_T):,} capture times", found, topic=topic)
@@ -189,24 +189,17 @@ def _capture_text(skew_ns: int, grid_ns: int) -> str:
 
 
 @check("sync.record")
-def sync_record(case: Case) -> Iterator[Finding]:
+def capture_distance(case: Case) -> Iterator[Finding]:
     """The sync record says how far capture lies from the grid, and where a camera has no frames."""
     stated, header = case.survey.metadata.get(RECORD_SYNC), case.header
     if stated is None or header is None or not (case.survey.is_sound and _is_countable(case)):
         return
     grid_T = grid_times_ns(header.start_ns, header.rate_hz, header.num_steps)
-    vectors = {track.topic for track in header.vectors}
-    for topic, skew_T in _skew(case, header).items():
-        present_T = skew_T[skew_T + grid_T != MISSING_NS]
-        mean_ns = round(float(np.abs(present_T).mean())) if present_T.size else 0
-        expected = {"max_abs_ns": str(int(np.abs(present_T).max(initial=0))), "mean_abs_ns": str(mean_ns)}
-        gaps = gaps_of((skew_T + grid_T).tolist()) if topic not in vectors else []
-        if gaps or f"{topic}.gaps" in stated:
-            expected["gaps"] = json.dumps(gaps)
-        for name, value in expected.items():
-            found = stated.get(f"{topic}.{name}", "none")
-            if found != value:
-                yield Finding(f"{name} {value}", found, topic=topic)
+    expected = sync_record(header.tracks, _capture_ns(case, header), grid_T)
+    for key in sorted(expected.keys() | stated.keys()):
+        if expected.get(key) != stated.get(key):
+            topic, _, name = key.rpartition(".")
+            yield Finding(f"{name} {expected.get(key, 'none')}", stated.get(key, "none"), topic=topic)
 
 
 def _indexed_cameras(case: Case) -> Iterator[tuple[int, CameraTrack, CameraVideo, EpisodeIndex]]:
@@ -224,14 +217,13 @@ def _is_countable(case: Case) -> bool:
     return header is not None and case.index is not None and case.index.num_steps == header.num_steps
 
 
-def _skew(case: Case, header: EpisodeHeader) -> Mapping[str, NDArray[np.int64]]:
-    """By topic publish_time less grid time of every step, int64 [T] ns; a gap is MISSING_NS less grid time."""
-    grid_T = grid_times_ns(header.start_ns, header.rate_hz, header.num_steps)
-    skew = {}
+def _capture_ns(case: Case, header: EpisodeHeader) -> Mapping[str, NDArray[np.int64]]:
+    """By topic publish_time of every step, int64 [T] ns, MISSING_NS in a gap."""
+    capture_ns = {}
     for topic in header.topics:
         capture_T = np.full(header.num_steps, MISSING_NS, np.int64)
         messages = case.of_topic(topic)
         inside = messages[messages["sequence"] < header.num_steps]
         capture_T[inside["sequence"]] = inside["publish_ns"]
-        skew[topic] = capture_T - grid_T
-    return skew
+        capture_ns[topic] = capture_T
+    return capture_ns

@@ -8,8 +8,9 @@ from mcap.opcode import Opcode
 from mcap.records import Channel
 
 from dyna_train.doctor.case import Case
-from dyna_train.doctor.channels import GRID_GROUPS, GROUPS, group_of, is_complete, problems_of
-from dyna_train.doctor.fault import Finding, check
+from dyna_train.doctor.channel_rules import group_of, is_complete, problems_of
+from dyna_train.doctor.check import Finding, check
+from dyna_train.episode.channels import GRID_GROUPS, GROUPS
 from dyna_train.episode.profile import (
     DEPTH_GROUP,
     EVENT_GROUP,

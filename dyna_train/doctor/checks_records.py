@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from mcap.opcode import Opcode
 
 from dyna_train.doctor.case import Case
-from dyna_train.doctor.fault import Finding, check
+from dyna_train.doctor.check import Finding, check
+from dyna_train.episode.container import CRC_BYTES
 
-_CRC_BYTES = 4
 _OUTSIDE = (Opcode.SCHEMA, Opcode.CHANNEL)
 
 
@@ -67,7 +67,7 @@ def data_crc(case: Case) -> Iterator[Finding]:
 def summary_crc(case: Case) -> Iterator[Finding]:
     """Summary and footer have the checksum that the footer states."""
     for record in case.survey.of_kind(Opcode.FOOTER)[-1:]:
-        start, end = record.content.summary_start, record.end - _CRC_BYTES
+        start, end = record.content.summary_start, record.end - CRC_BYTES
         if 0 < start <= record.at:
             yield from _crc(record.content.summary_crc, zlib.crc32(case.survey.data[start:end]), record.at)
 

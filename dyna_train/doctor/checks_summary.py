@@ -9,14 +9,20 @@ from typing import Any
 
 import numpy as np
 from mcap.opcode import Opcode
-from mcap.records import AttachmentIndex, ChunkIndex, MetadataIndex, Statistics
+from mcap.records import ChunkIndex, Statistics
 from numpy.typing import NDArray
 
 from dyna_train.doctor.case import Case
-from dyna_train.doctor.fault import Finding, check
-from dyna_train.doctor.survey import Chunk
-from dyna_train.doctor.walk import Record
-from dyna_train.episode.container import MESSAGE_HEAD_BYTES
+from dyna_train.doctor.check import Finding, check
+from dyna_train.doctor.records import Record
+from dyna_train.doctor.survey import Chunk, mcap_chunk
+from dyna_train.episode.container import (
+    MESSAGE_HEAD_BYTES,
+    Place,
+    attachment_index,
+    chunk_index,
+    metadata_index,
+)
 
 
 @check("summary.places")
@@ -124,20 +130,10 @@ def summary_chunks(case: Case) -> Iterator[Finding]:
 @check("summary.attachments")
 def summary_attachments(case: Case) -> Iterator[Finding]:
     """Every attachment has an index record."""
-    expected = {}
-    for record in case.survey.of_kind(Opcode.ATTACHMENT):
-        content = record.content
-        expected[record.at] = asdict(
-            AttachmentIndex(
-                offset=record.at,
-                length=record.end - record.at,
-                log_time=content.log_time,
-                create_time=content.create_time,
-                data_size=len(content.data),
-                name=content.name,
-                media_type=content.media_type,
-            )
-        )
+    expected = {
+        record.at: asdict(attachment_index(record.content, _place(record)))
+        for record in case.survey.of_kind(Opcode.ATTACHMENT)
+    }
     yield from _indexed(case, Opcode.ATTACHMENT_INDEX, "attachment", expected, "offset")
 
 
@@ -145,7 +141,7 @@ def summary_attachments(case: Case) -> Iterator[Finding]:
 def summary_metadata(case: Case) -> Iterator[Finding]:
     """Every metadata record has an index record."""
     expected = {
-        record.at: asdict(MetadataIndex(record.at, record.end - record.at, record.content.name))
+        record.at: asdict(metadata_index(record.content.name, _place(record)))
         for record in case.survey.of_kind(Opcode.METADATA)
     }
     yield from _indexed(case, Opcode.METADATA_INDEX, "metadata", expected, "offset")
@@ -180,19 +176,13 @@ def _indexes_end(chunk: Chunk) -> int:
 
 
 def _chunk_index(chunk: Chunk) -> ChunkIndex:
-    raw, places = chunk.raw, {record.content.channel_id: record.at for record in chunk.indexes}
-    length = _indexes_end(chunk) - chunk.record.end
-    return ChunkIndex(
-        chunk_length=chunk.record.end - chunk.record.at,
-        chunk_start_offset=chunk.record.at,
-        compression=raw.compression,
-        compressed_size=len(raw.data),
-        message_end_time=raw.end_ns,
-        message_index_length=length,
-        message_index_offsets=places,
-        message_start_time=raw.start_ns,
-        uncompressed_size=raw.uncompressed_size,
-    )
+    places = {record.content.channel_id: record.at for record in chunk.indexes}
+    index_bytes = _indexes_end(chunk) - chunk.record.end
+    return chunk_index(mcap_chunk(chunk.raw), _place(chunk.record), places, index_bytes)
+
+
+def _place(record: Record) -> Place:
+    return Place(record.at, record.end - record.at)
 
 
 def _indexed(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dyna_train.doctor.case import Case
-from dyna_train.doctor.fault import Finding, check
-from dyna_train.doctor.stretches import at_step
+from dyna_train.doctor.check import Finding, check
 from dyna_train.doctor.video import CameraVideo, Frame
-from dyna_train.episode.profile import CameraTrack
+from dyna_train.episode.stretches import at_step
+from dyna_train.episode.tracks import CameraTrack
 from dyna_train.errors import CorruptEpisode
 from dyna_train.video.decode import decode_gop
 from dyna_train.video.nal import BadBitstream
-from dyna_train.video.sps import parse_sps
+from dyna_train.video.sps import parse_sps, plain_pictures
 
 FORMAT = "h264"
 
@@ -36,56 +36,52 @@ def video_messages(case: Case) -> Iterator[Finding]:
 
 @check("video.nal")
 def nal_structure(case: Case) -> Iterator[Finding]:
-    """One message is one frame in Annex B, and no frame waits for a later one: no B slices."""
+    """One message is one frame in Annex B, and no frame waits for a later one: I and P slices only."""
     for topic, video in case.videos.items():
         for frame in video.frames:
-            picture = frame.picture
-            if picture is None:
+            if frame.problem:
                 yield _of(topic, frame, "Annex B NAL units", frame.problem)
                 continue
-            if picture.num_frames != 1:
-                yield _of(topic, frame, "one frame in a message", f"{picture.num_frames}")
-            if "B" in picture.kinds:
-                yield _of(topic, frame, "no B slices", "B slices")
+            if frame.num_frames != 1:
+                yield _of(topic, frame, "one frame in a message", f"{frame.num_frames}")
+            if set(frame.kinds) - set("IP"):
+                yield _of(topic, frame, "I and P slices only", f"{frame.kinds} slices")
 
 
 @check("video.gop")
 def gop_structure(case: Case) -> Iterator[Finding]:
-    """The first frame of every GOP is an IDR picture with SPS and PPS, and no other frame is one."""
+    """A GOP begins with an IDR picture with SPS and PPS and has no other; each frame follows the one before it."""
     for topic, video in case.videos.items():
         gop, last = case.gops[topic], -1
         for frame in video.frames:
-            picture = frame.picture
             starts, last = frame.step // gop != last, frame.step // gop
-            if picture is None:
+            if frame.problem:
                 continue
-            if starts and not picture.is_idr:
+            if starts and not frame.is_idr:
                 yield _of(topic, frame, f"an IDR picture first in a GOP of {gop} steps", "none")
-            elif starts and not picture.has_parameter_sets:
+            elif starts and not frame.has_parameter_sets:
                 yield _of(topic, frame, "SPS and PPS before the IDR picture", "not both")
-            elif not starts and picture.is_idr:
+            elif not starts and frame.is_idr:
                 yield _of(topic, frame, f"an IDR picture only first in a GOP of {gop} steps", "one inside it")
+            elif frame.break_:
+                yield _of(topic, frame, "every picture that it is predicted from", frame.break_)
 
 
 @check("video.size")
 def picture_size(case: Case) -> Iterator[Finding]:
-    """The SPS says the size that the channel says, and pictures as every decoder has them: 4:2:0, 8 bit, whole."""
+    """The SPS says the channel's size, and pictures as every reader shows them: 4:2:0, 8 bit, limited range."""
     for track, video in _tracks(case):
         for frame in video.frames:
-            if frame.picture is None or not frame.picture.sps:
+            if not frame.sps:
                 continue
             try:
-                sps = parse_sps(frame.picture.sps)
+                sps = parse_sps(frame.sps)
             except BadBitstream as error:
                 yield _of(track.topic, frame, "a readable SPS", str(error))
                 continue
-            width, height = track.width + track.width % 2, track.height + track.height % 2
-            depth = max(sps.bit_depth_luma, sps.bit_depth_chroma)
-            lines = "whole frames" if sps.frame_mbs_only else "fields"
-            expected = f"SPS with {width}x{height}, 4:2:0, 8 bit, whole frames"
-            found = f"SPS with {sps.width}x{sps.height}, {sps.chroma}, {depth} bit, {lines}"
-            if found != expected:
-                yield _of(track.topic, frame, expected, found)
+            expected = plain_pictures(track.width, track.height)
+            if sps.pictures != expected:
+                yield _of(track.topic, frame, f"SPS with {expected}", f"SPS with {sps.pictures}")
 
 
 @check("video.decode")

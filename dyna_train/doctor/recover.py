@@ -15,17 +15,25 @@ import numpy as np
 
 from dyna_train.doctor.case import Case
 from dyna_train.doctor.checks_chunks import chunk_groups
-from dyna_train.doctor.rewrite import Content, dropped, layout_of, on_grid, other_messages, target_path, write
-from dyna_train.doctor.salvage import (
+from dyna_train.doctor.records import Messages
+from dyna_train.doctor.recover_plan import (
     decodable,
     kept_steps,
     lost_steps,
     reach_of,
     saved_messages,
 )
-from dyna_train.doctor.stretches import Stretches, steps_at, steps_text
+from dyna_train.doctor.rewrite import (
+    Content,
+    Rewritten,
+    dropped,
+    layout_of,
+    on_grid,
+    other_messages,
+    target_path,
+    write,
+)
 from dyna_train.doctor.survey import Survey
-from dyna_train.doctor.walk import Messages
 from dyna_train.episode.profile import (
     DEPTH_GROUP,
     RECORD_EPISODE,
@@ -35,32 +43,28 @@ from dyna_train.episode.profile import (
     EpisodeHeader,
     step_time_ns,
 )
-from dyna_train.episode.writer import EpisodeFile
+from dyna_train.episode.stretches import Stretches, steps_at, steps_text
 from dyna_train.errors import EpisodeError
 
 RECOVERED = "recovered"
 """The entry of the quality record that tells a recovered file, and what it kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered(Rewritten):
     """What was saved of a file, and what was lost.
 
     kept: steps of the old file that are steps 0, 1, ... of the new one. num_steps: of the old file. lost: by
     topic the steps of the old file that the new one does not have, by channel number where no channel record
     says which topic it was. records: metadata records that are lost. damages: where the old file is not whole.
-    dropped: attachments and metadata records that an episode file has no place for.
     """
 
-    source: str
-    made: EpisodeFile
     kept: range
     num_steps: int
     rate_hz: float
     lost: Mapping[str, Stretches]
     records: tuple[str, ...]
     damages: tuple[str, ...]
-    dropped: tuple[str, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -70,16 +74,13 @@ class Recovered:
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values; steps as [first, end) pairs."""
         return {
-            "file": self.source,
-            "out": str(self.made.path),
-            "sha256": self.made.sha256,
+            **Rewritten.to_dict(self),  # super() does not know a class with slots
             "steps": [self.kept.start, self.kept.stop],
             "num_steps": self.num_steps,
             "rate_hz": self.rate_hz,
             "lost": {topic: [[run.start, run.stop] for run in steps] for topic, steps in self.lost.items()},
             "lost_records": list(self.records),
             "damages": list(self.damages),
-            "dropped": list(self.dropped),
         }
 
     def lines(self) -> Iterator[str]:
@@ -164,6 +165,11 @@ def _why(case: Case, header: EpisodeHeader | None) -> str:
     whole = [chunk for chunk in case.survey.chunks if chunk.is_whole]
     damages = case.survey.damages
     first = f" ({damages[0].found})" if damages else ""
+    if not case.survey.chunks and len(case.survey.loose):
+        return (
+            "its messages stand outside chunks, without a checksum to tell what is whole; if the file is not "
+            "damaged, copy it with: dyna-train regroup"
+        )
     if case.survey.chunks and all(chunk.is_unchecked for chunk in case.survey.chunks):
         return "its chunks have no checksum to tell what is whole; copy it with: dyna-train regroup"
     if not whole:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mcap.opcode import Opcode
 
 from dyna_train.doctor.case import Case
-from dyna_train.doctor.channels import looks_ours, problems_of
+from dyna_train.doctor.channel_rules import problems_of
 from dyna_train.doctor.rewrite import (
     Content,
+    Rewritten,
     dropped,
     layout_of,
     on_grid,
@@ -22,6 +21,7 @@ from dyna_train.doctor.rewrite import (
     write,
 )
 from dyna_train.doctor.survey import Survey
+from dyna_train.episode.channels import is_extra
 from dyna_train.episode.profile import (
     PROFILE,
     RECORD_EPISODE,
@@ -30,42 +30,17 @@ from dyna_train.episode.profile import (
     RECORD_VERSIONS,
     EpisodeHeader,
 )
-from dyna_train.episode.writer import EpisodeFile
-from dyna_train.errors import CorruptEpisode, EpisodeError
+from dyna_train.errors import BadInput, CorruptEpisode, EpisodeError
 
+_MOST_SILENT_STEPS = 10_000_000  # a day at 100 Hz in which no camera had a frame; each takes memory
 NEEDED_RECORDS = (RECORD_PROFILE, RECORD_VERSIONS, RECORD_EPISODE, RECORD_QC)
 
 
-@dataclass(frozen=True, slots=True)
-class Regrouped:
-    """A file whose layout was restored; dropped: what stood in the old one and has no place in an episode."""
-
-    source: str
-    made: EpisodeFile
-    dropped: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {
-            "file": self.source,
-            "out": str(self.made.path),
-            "sha256": self.made.sha256,
-            "num_steps": self.made.num_steps,
-            "dropped": list(self.dropped),
-        }
-
-    def lines(self) -> Iterator[str]:
-        """What was written, in words."""
-        yield f"{self.made.path}: {self.made.num_steps:,} steps of {self.source} in their own layout"
-        for name in self.dropped:
-            yield f"dropped: {name}"
-
-
-def regroup(uri: str | Path, out: Path | None = None) -> Regrouped:
+def regroup(uri: str | Path, out: Path | None = None) -> Rewritten:
     """Write the episode at `uri` in its own layout to `out`, by default beside it as `<name>.regrouped.mcap`.
 
     Raises EpisodeError with what is missing if the file does not hold a whole episode, CorruptEpisode if it is
-    damaged, BadInput if the target exists.
+    damaged, BadInput if the target exists, or naming camera and step if frames were left out or are not ours.
     """
     target = target_path(str(uri), out, "regrouped")
     case = Case(Survey.open(uri))
@@ -76,8 +51,15 @@ def regroup(uri: str | Path, out: Path | None = None) -> Regrouped:
             f"{uri}: not the messages of an episode file: {'; '.join(missing) or case.header_problem}. Ingest "
             "the recording again, or copy the file with a tool that keeps channels and metadata records"
         )
-    made = write(_content(case, case.header), target)
-    return Regrouped(str(uri), made, tuple(dropped(case)))
+    content = _content(case, case.header)
+    try:
+        made = write(content, target)
+    except BadInput as error:  # the writer takes no frame that a reader would show wrong
+        raise BadInput(
+            f"{uri} cannot be written anew: {error}. Ingest the recording again, or keep what can be shown: "
+            f"dyna-train recover {uri}"
+        ) from error
+    return Rewritten(source=str(uri), made=made, dropped=tuple(dropped(case)))
 
 
 def _check_whole(survey: Survey) -> None:
@@ -107,13 +89,19 @@ def _missing(case: Case) -> Iterator[str]:
     for number in case.by_channel.keys() - case.survey.channels.keys():
         yield f"messages of channel {number}, which the file does not describe"
     for channel in case.channels:
-        if looks_ours(channel):
+        if not is_extra(channel.topic, channel.metadata):
             for expected, problem in problems_of(channel):
                 yield f"{channel.topic}: expected {expected}, found {problem}"
 
 
 def _content(case: Case, header: EpisodeHeader) -> Content:
     messages = {topic: on_grid(case, header, topic, case.of_topic(topic)) for topic in header.topics}
+    reached = max((int(found["sequence"][-1]) + 1 for found in messages.values() if len(found)), default=0)
+    if header.num_steps - reached > _MOST_SILENT_STEPS:
+        raise EpisodeError(
+            f"{case.survey.uri}: {RECORD_EPISODE} says {header.num_steps:,} steps, the messages end before step "
+            f"{reached:,}; expected at most {_MOST_SILENT_STEPS:,} more; ingest the recording again"
+        )
     for track in header.vectors:
         present = len(messages[track.topic])
         if present != header.num_steps:

@@ -17,9 +17,10 @@ from dyna_train.doctor import (
     checks_video,
 )
 from dyna_train.doctor.case import Case
-from dyna_train.doctor.fault import CHECKS, Finding, Level, merged
+from dyna_train.doctor.check import Check, Finding, Level
 from dyna_train.doctor.survey import Survey
 from dyna_train.errors import EpisodeError
+from dyna_train.files import describe
 
 ORDER = (
     checks_records,
@@ -33,43 +34,16 @@ ORDER = (
 """From what everything stands on to what only repeats it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One promise that a file breaks, at one place."""
-
-    file: str
-    check: str
-    level: Level
-    finding: Finding
-
-    def __str__(self) -> str:
-        """One line."""
-        one, mark = self.finding, " (warning)" if self.level == "warning" else ""
-        text = f"{self.file}: {self.check}{mark}: {one.where}: expected {one.expected}; found {one.found}"
-        return " ".join(text.split())
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values; steps as [first, end) pairs."""
-        one = self.finding
-        return {
-            "file": self.file,
-            "check": self.check,
-            "level": self.level,
-            "topic": one.topic or None,
-            "steps": [[run.start, run.stop] for run in one.steps] or None,
-            "gop": one.gop,
-            "byte": one.byte,
-            "expected": one.expected,
-            "found": one.found,
-        }
+CHECKS = tuple(one for module in ORDER for one in vars(module).values() if isinstance(one, Check))
+"""Every check, in that order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All faults of one file, in the order of the checks; summary: one line about a file that has none."""
+    """What all checks find in one file, in the order of the checks; summary: one line about a file that has none."""
 
     file: str
-    faults: tuple[Fault, ...]
+    faults: tuple[Finding, ...]
     summary: str
 
     @property
@@ -80,7 +54,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""
-        faults = [fault.to_dict() for fault in self.faults]
+        faults = [{"file": self.file, **fault.to_dict()} for fault in self.faults]
         return {"file": self.file, "ok": not self.faults, "level": self.level, "faults": faults}
 
     def lines(self) -> Iterator[str]:
@@ -88,24 +62,19 @@ class Report:
         if not self.faults:
             yield self.summary
         for fault in self.faults:
-            yield str(fault)
+            yield f"{self.file}: {fault}"
 
 
 def examine(uri: str | Path) -> Report:
-    """Run every check on the file at `uri`; a file that cannot be opened is a fault too."""
+    """Run every check on the file at `uri`; a file that cannot be opened or read is a fault too."""
     try:
         survey = Survey.open(uri)
-    except EpisodeError as error:
-        found = str(error).removeprefix(f"{uri}: ").partition(";")[0]
-        return Report(str(uri), (Fault(str(uri), "file", "fault", Finding("an episode file", found)),), "")
+    except (EpisodeError, OSError) as error:
+        said = describe(error) if isinstance(error, OSError) else str(error)
+        found = said.removeprefix(f"{uri}: ").partition(";")[0]
+        return Report(str(uri), (Finding("an episode file", found, check="file"),), "")
     case = Case(survey)
-    faults = tuple(
-        Fault(str(uri), check.name, check.level, finding)
-        for module in ORDER
-        for check in CHECKS.values()
-        if check.look.__module__ == module.__name__
-        for finding in merged(check.look(case))
-    )
+    faults = tuple(finding for check in CHECKS for finding in check.findings(case))
     return Report(str(uri), faults, _summary(case))
 
 

@@ -6,37 +6,38 @@ it through `EpisodeWriter`, so that the result is what our writer makes and noth
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from mcap.records import Channel
 
 from dyna_train.doctor.case import Case
-from dyna_train.doctor.channels import group_of, looks_ours
-from dyna_train.doctor.walk import Messages
-from dyna_train.episode.channels import ExtraTopic
+from dyna_train.doctor.records import Messages
+from dyna_train.episode.channels import ExtraTopic, is_extra
 from dyna_train.episode.index import CAPTURE_NAME, INDEX_NAME
 from dyna_train.episode.layout import PATTERNS, EpisodeLayout
-from dyna_train.episode.planning import SizeModel, layout_with_gop
+from dyna_train.episode.planning import layout_with_gop
 from dyna_train.episode.profile import (
     EVENT_GROUP,
-    EXTRA_GROUP,
     RECORD_EPISODE,
     RECORD_PROFILE,
     RECORD_QC,
     RECORD_SYNC,
     RECORD_VERSIONS,
-    DepthTrack,
     EpisodeHeader,
-    VectorTrack,
     grid_times_ns,
     read_layout,
 )
 from dyna_train.episode.schemas import Event, parse_depth, parse_event, parse_video, vector_head
+from dyna_train.episode.sizes import SizeModel
+from dyna_train.episode.sparse import stored_topic, without_group
+from dyna_train.episode.tracks import DepthTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter, Vector
 from dyna_train.errors import BadInput, CorruptEpisode, EpisodeError
 from dyna_train.video.encode import QUALITIES
@@ -61,6 +62,30 @@ class Content:
     others: Messages
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A file that was written anew. source: the old one; dropped: what an episode file has no place for."""
+
+    source: str
+    made: EpisodeFile
+    dropped: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "file": self.source,
+            "out": str(self.made.path),
+            "sha256": self.made.sha256,
+            "num_steps": self.made.num_steps,
+            "dropped": list(self.dropped),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """What was written, in words."""
+        yield f"{self.made.path}: {self.made.num_steps:,} steps of {self.source} in their own layout"
+        yield from (f"dropped: {name}" for name in self.dropped)
+
+
 def target_path(uri: str, out: Path | None, suffix: str) -> Path:
     """Where the new file goes: `out`, or beside the old one, `<name>.<suffix>.mcap`.
 
@@ -69,8 +94,10 @@ def target_path(uri: str, out: Path | None, suffix: str) -> Path:
     if out is None and "://" in uri:
         raise BadInput(f"{uri}: a remote file; say with --out where to write the new one")
     source = Path(uri)
+    if out is None and not source.name:
+        raise BadInput(f"{uri!r}: not a file; expected an episode file")
     target = out if out is not None else source.with_name(f"{source.stem}.{suffix}.mcap")
-    if target.exists():
+    if os.path.lexists(target):
         raise BadInput(f"{target}: exists already; remove it, or name another place with --out")
     return target
 
@@ -116,7 +143,7 @@ def layout_of(case: Case, header: EpisodeHeader) -> EpisodeLayout:
 
 def other_channels(case: Case) -> list[Channel]:
     """The channels whose topics are not on the grid and not our events: they are kept as they are."""
-    return [one for one in case.channels if group_of(one) == EXTRA_GROUP or not looks_ours(one)]
+    return [one for one in case.channels if is_extra(one.topic, one.metadata)]
 
 
 def other_messages(case: Case, messages: Messages) -> Messages:
@@ -137,8 +164,8 @@ def dropped(case: Case) -> list[str]:
 def write(content: Content, target: Path) -> EpisodeFile:
     """Write the new file; it appears under `target` whole or not at all.
 
-    Raises BadInput naming camera and step if a frame breaks the GOP rules, CorruptEpisode for a message that
-    is not readable.
+    Raises BadInput naming camera and step if a frame breaks the GOP rules, or if a file appeared under
+    `target` meanwhile; CorruptEpisode for a message that is not readable.
     """
     header, payloads = content.header, Payloads(content.old)
     grid_T = grid_times_ns(header.start_ns, header.rate_hz, header.num_steps)
@@ -155,6 +182,7 @@ def write(content: Content, target: Path) -> EpisodeFile:
         copied={camera.name: _codec(content.old, camera.topic) for camera in header.cameras},
         events=list(_events(content, payloads)),
         extras=[_extra_topic(content.old, channel) for channel in extras.values()],
+        is_new=True,
     )
     with writer:
         later = deque(row for row in content.others if int(row["channel"]) in extras)
@@ -230,9 +258,8 @@ def _events(content: Content, payloads: Payloads) -> Iterator[Event]:
 
 
 def _extra_topic(case: Case, channel: Channel) -> ExtraTopic:
-    schema = case.survey.schemas.get(channel.schema_id)
-    described = (schema.name, schema.encoding, schema.data) if schema else ("", "", b"")
-    return ExtraTopic(channel.topic, channel.message_encoding, *described, metadata=channel.metadata)
+    """As it was declared; one that another tool added has no group of ours to take out."""
+    return without_group(stored_topic(channel, case.survey.schemas))
 
 
 def _copy_extra(

@@ -10,15 +10,12 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import zstandard
 from fsspec.implementations.local import LocalFileSystem
-from mcap.exceptions import UnsupportedCompressionError
 from mcap.opcode import Opcode
 from mcap.records import Channel, Footer, Metadata, Schema
 from mcap.records import Chunk as RecordChunk
-from mcap.stream_reader import get_chunk_data_stream
 
-from dyna_train.doctor.walk import (
+from dyna_train.doctor.records import (
     MESSAGE_DTYPE,
     Damage,
     Messages,
@@ -28,9 +25,9 @@ from dyna_train.doctor.walk import (
     read_messages,
     walk,
 )
-from dyna_train.episode.container import RECORD_HEAD_BYTES
-from dyna_train.errors import EpisodeError
-from dyna_train.files import open_store
+from dyna_train.episode.container import CRC_BYTES, RECORD_HEAD_BYTES, chunk_records
+from dyna_train.episode.source import open_local, store_errors, store_of
+from dyna_train.errors import CorruptEpisode
 
 _SUMMARY_KINDS = frozenset(
     {
@@ -42,8 +39,6 @@ _SUMMARY_KINDS = frozenset(
         Opcode.FOOTER,
     }
 )
-_CRC_BYTES = 4
-_MAX_CHUNK_BYTES = 1 << 32
 _NOTHING = memoryview(b"")
 
 
@@ -75,8 +70,11 @@ class Chunk:
 
     @property
     def is_unchecked(self) -> bool:
-        """True if its writer left out the checksum, and its records can be read."""
-        return not self.problem and self.raw.uncompressed_crc == 0
+        """True if its writer left out the checksum, and its records can be read.
+
+        A chunk without records is none of these: its checksum is 0 by right.
+        """
+        return not self.problem and self.raw.uncompressed_crc == 0 and self.raw.uncompressed_size > 0
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,7 @@ class Survey:
     def crc_of(self, attachment: Record) -> tuple[int, int]:
         """The crc32 that an attachment record states, and the one it has."""
         body = self.data[attachment.at + RECORD_HEAD_BYTES : attachment.end - attachment.trailing]
-        return int.from_bytes(body[-_CRC_BYTES:], "little"), zlib.crc32(body[:-_CRC_BYTES])
+        return int.from_bytes(body[-CRC_BYTES:], "little"), zlib.crc32(body[:-CRC_BYTES])
 
     def of_kind(self, opcode: Opcode) -> list[Record]:
         """The whole records of one kind outside the chunks, in file order."""
@@ -189,7 +187,7 @@ class Survey:
         if not footers:
             return False
         stated, start = footers[-1].content.summary_crc, footers[-1].content.summary_start
-        return bool(stated) and zlib.crc32(self.data[start : footers[-1].end - _CRC_BYTES]) == stated
+        return bool(stated) and zlib.crc32(self.data[start : footers[-1].end - CRC_BYTES]) == stated
 
     def _defined(self, opcode: Opcode) -> list[Record]:
         """The schemas or channels: the summary's if its checksum holds, else all of them."""
@@ -199,19 +197,27 @@ class Survey:
         return repeated if repeated and self._is_summary_whole else [*outside, *inside]
 
 
+def mcap_chunk(raw: RawChunk) -> RecordChunk:
+    """A chunk as the record class of `mcap`; copies its data."""
+    return RecordChunk(
+        compression=raw.compression,
+        data=bytes(raw.data),
+        message_start_time=raw.start_ns,
+        message_end_time=raw.end_ns,
+        uncompressed_crc=raw.uncompressed_crc,
+        uncompressed_size=raw.uncompressed_size,
+    )
+
+
 def _read(uri: str) -> memoryview:
     """All bytes of the file; a local one is mapped, so that only what is looked at is in memory."""
-    store, path = open_store(uri)
-    try:
-        if not isinstance(store, LocalFileSystem):
+    store, path = store_of(uri)
+    if not isinstance(store, LocalFileSystem):
+        with store_errors(uri):
             return memoryview(store.cat_file(path))
-        with open(path, "rb") as stream:
-            size = stream.seek(0, 2)
-            return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-        raise EpisodeError(f"{uri}: no such file; expected an episode file") from error
-    except PermissionError as error:
-        raise EpisodeError(f"{uri}: no permission to read it; expected an episode file") from error
+    with open(open_local(uri, path), "rb") as stream:
+        size = stream.seek(0, 2)
+        return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) if size else b"")
 
 
 def _chunks(records: Sequence[Record]) -> Iterator[Chunk]:
@@ -236,38 +242,10 @@ def _chunks(records: Sequence[Record]) -> Iterator[Chunk]:
 
 def _unpacked(raw: RawChunk) -> tuple[memoryview, str]:
     """The records of a chunk, uncompressed, or none of them and what is wrong."""
-    if raw.uncompressed_size > _MAX_CHUNK_BYTES:
-        return _NOTHING, f"its head says {raw.uncompressed_size:,} bytes of records"
     try:
-        data = _uncompressed(raw)
-    except (zstandard.ZstdError, RuntimeError) as error:  # lz4 has no error of its own
-        return _NOTHING, f"not readable as {raw.compression}: {error}"
-    except UnsupportedCompressionError:
-        return _NOTHING, f"its compression '{raw.compression}' is unknown; expected none, zstd or lz4"
+        data = memoryview(chunk_records(raw.compression, raw.data, raw.uncompressed_size))
+    except CorruptEpisode as error:
+        return _NOTHING, str(error)
     if len(data) != raw.uncompressed_size:
         return data, f"{len(data):,} bytes of records, where its head says {raw.uncompressed_size:,}"
     return data, ""
-
-
-def _uncompressed(raw: RawChunk) -> memoryview:
-    if raw.compression == "":
-        return raw.data
-    if raw.compression == "zstd":
-        size = zstandard.frame_content_size(raw.data)
-        if size > raw.uncompressed_size:
-            raise zstandard.ZstdError(f"it holds {size:,} bytes, its head says {raw.uncompressed_size:,}")
-        return memoryview(
-            zstandard.ZstdDecompressor().decompress(raw.data, max_output_size=raw.uncompressed_size)
-        )
-    if raw.compression == "lz4":
-        chunk = RecordChunk(
-            raw.compression,
-            bytes(raw.data),
-            raw.end_ns,
-            raw.start_ns,
-            raw.uncompressed_crc,
-            raw.uncompressed_size,
-        )
-        stream, size = get_chunk_data_stream(chunk)
-        return memoryview(stream.read(size))
-    raise UnsupportedCompressionError(raw.compression)

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from dyna_train.doctor.survey import Chunk
-from dyna_train.doctor.walk import Messages
+from dyna_train.doctor.payload import Payload
+from dyna_train.episode.gop import frame_crc
 from dyna_train.episode.schemas import parse_video
 from dyna_train.errors import CorruptEpisode
-from dyna_train.video.nal import SPS, BadBitstream, read_access_unit, split_annexb
-
-Batch = tuple[Chunk | None, memoryview, Messages]
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """What the NAL units of one message are. kinds: slice types, as 'P' or 'IP'; sps: its first SPS, if any."""
-
-    num_frames: int
-    kinds: str
-    is_idr: bool
-    has_parameter_sets: bool
-    sps: bytes
+from dyna_train.video.nal import SPS, BadBitstream, parse_access_unit
+from dyna_train.video.order import FrameNumbers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """One message of a camera.
 
-    byte: where its H.264 bytes begin in the file, or its chunk where that is compressed. picture: None where
-    the bytes are not readable, `problem` says why.
+    byte: where its H.264 bytes begin in the file, or its chunk where that is compressed. problem: why those
+    are not readable, or nothing; what follows it is only known of readable ones. kinds: types of its slices,
+    as 'P' or 'IP'. sps: its first SPS, if any. break_: why it does not follow the frame before it, or nothing.
     """
 
     step: int
@@ -41,87 +30,70 @@ class Frame:
     timestamp_ns: int
     frame_id: str
     format: str
-    picture: Picture | None
-    problem: str
+    problem: str = ""
+    num_frames: int = 0
+    kinds: str = ""
+    is_idr: bool = False
+    has_parameter_sets: bool = False
+    sps: bytes = b""
+    break_: str = ""
 
 
 @dataclass(slots=True)
 class CameraVideo:
-    """One camera: its frames in file order, crc32 by GOP of their H.264 bytes, the packets of its first GOP."""
+    """One camera: its frames in file order, their GOPs' crc32, the packets of its first GOP."""
 
     frames: list[Frame] = field(default_factory=list)
     gop_crcs: dict[int, int] = field(default_factory=dict)
     first_gop: list[bytes] = field(default_factory=list)
     unreadable: list[tuple[int, int, str]] = field(default_factory=list)
     """(step, byte, why) of messages that are no CompressedVideo."""
+    numbers: FrameNumbers = field(default_factory=FrameNumbers)
 
 
-def read_video(batches: Iterable[Batch], cameras: Mapping[int, tuple[str, int]]) -> dict[str, CameraVideo]:
-    """By topic what every camera's messages hold. cameras: (topic, GOP length) by channel id."""
-    videos = {topic: CameraVideo() for topic, _ in cameras.values()}
-    for chunk, data, messages in batches:
-        is_packed = chunk is not None and bool(chunk.raw.compression)
-        wanted = messages[[int(channel) in cameras for channel in messages["channel"]]]
-        for at, size, channel, step, _, publish_ns in wanted.tolist():
-            topic, gop = cameras[channel]
-            frame = _Sent(step, step // gop, file_byte(chunk, at), is_packed, publish_ns)
-            _read_message(videos[topic], frame, data[at : at + size])
+def read_video(messages: Iterable[Payload], gops: Mapping[str, int]) -> dict[str, CameraVideo]:
+    """By topic what every camera's messages hold. gops: GOP length of every camera by topic."""
+    videos = {topic: CameraVideo() for topic in gops}
+    for message in messages:
+        _read_message(videos[message.topic], message, message.step // gops[message.topic])
     return videos
 
 
-def file_byte(chunk: Chunk | None, at: int) -> int:
-    """Where byte `at` of a chunk's records lies in the file; the chunk's first byte where it is compressed."""
-    if chunk is None:
-        return at
-    return chunk.record.at if chunk.raw.compression else chunk.raw.data_at + at
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """A message of a camera before its payload is read; byte: of the payload, or of its chunk if `is_packed`."""
-
-    step: int
-    gop: int
-    byte: int
-    is_packed: bool
-    publish_ns: int
-
-
-def _read_message(video: CameraVideo, sent: _Sent, payload: memoryview) -> None:
+def _read_message(video: CameraVideo, message: Payload, gop: int) -> None:
     try:
-        message = parse_video(payload)
+        sent = parse_video(message.data)
     except CorruptEpisode as error:
-        video.unreadable.append((sent.step, sent.byte, str(error)))
+        video.unreadable.append((message.step, message.byte, str(error)))
         return
-    picture, problem = _picture(message.data)
-    if not video.gop_crcs or sent.gop == next(iter(video.gop_crcs)):
-        video.first_gop.append(bytes(message.data))
-    video.gop_crcs[sent.gop] = zlib.crc32(message.data, video.gop_crcs.get(sent.gop, 0))
-    head_bytes = 0 if sent.is_packed else len(payload) - len(message.data)
+    if not video.gop_crcs or gop == next(iter(video.gop_crcs)):
+        video.first_gop.append(bytes(sent.data))
+    video.gop_crcs[gop] = frame_crc(message.step, sent.data, video.gop_crcs.get(gop, 0))
     video.frames.append(
         Frame(
-            step=sent.step,
-            byte=sent.byte + head_bytes,
-            size_bytes=len(message.data),
-            publish_ns=sent.publish_ns,
-            timestamp_ns=message.timestamp_ns,
-            frame_id=message.frame_id,
-            format=message.format,
-            picture=picture,
-            problem=problem,
+            step=message.step,
+            byte=message.byte_of(len(message.data) - len(sent.data)),  # they are the last field
+            size_bytes=len(sent.data),
+            publish_ns=message.publish_ns,
+            timestamp_ns=sent.timestamp_ns,
+            frame_id=sent.frame_id,
+            format=sent.format,
+            **_picture(sent.data, video.numbers),
         )
     )
 
 
-def _picture(data: memoryview) -> tuple[Picture | None, str]:
+def _picture(data: memoryview, numbers: FrameNumbers) -> dict[str, Any]:
+    """What the NAL units say, or why they cannot be read; without the units, which hold the bytes."""
     try:
-        unit = read_access_unit(split_annexb(data))
+        unit = parse_access_unit(data)
     except BadBitstream as error:
-        return None, str(error)
+        return {"problem": str(error)}
     sets = unit.of_type(SPS)
-    kinds = "".join(sorted({part.kind for part in unit.slices}))
-    sps = bytes(sets[0].data) if sets else b""
-    return Picture(unit.num_frames, kinds, unit.is_idr, unit.has_parameter_sets, sps), ""
-
-
-__all__ = ["Batch", "CameraVideo", "Frame", "Picture", "file_byte", "read_video"]
+    return {
+        "num_frames": unit.num_frames,
+        "kinds": unit.kinds,
+        "is_idr": unit.is_idr,
+        "has_parameter_sets": unit.has_parameter_sets,
+        "sps": bytes(sets[0].data) if sets else b"",
+        "break_": numbers.fault(unit),
+    }

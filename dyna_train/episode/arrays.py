@@ -17,18 +17,26 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from dyna_train.errors import CorruptEpisode
+from dyna_train.episode.container import unpacked
+from dyna_train.errors import BadInput, CorruptEpisode
 
 _HEAD = struct.Struct("<II")  # length of the JSON, crc32 of all that follows
 _LEVEL = 12  # written once, read by every training run
+MOST_BYTES = 1 << 29
+"""The most that the arrays of one blob take: the capture times of a day at 60 Hz of a dozen topics."""
 
 
 def pack_arrays(head: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """JSON head and little-endian arrays as one blob."""
+    """JSON head and little-endian arrays as one blob. Raises BadInput for more than MOST_BYTES of them."""
     described = {
         name: [array.dtype.newbyteorder("<").str, list(array.shape)] for name, array in arrays.items()
     }
     text = json.dumps({**head, "arrays": described}, separators=(",", ":")).encode()
+    size = sum(array.nbytes for array in arrays.values())
+    if size > MOST_BYTES:
+        raise BadInput(
+            f"arrays of {size:,} bytes, expected at most {MOST_BYTES:,}; cut the episode into shorter ones"
+        )
     planes = b"".join(_byte_planes(array) for array in arrays.values())
     packed: bytes = zstandard.ZstdCompressor(level=_LEVEL).compress(planes)
     body = text + packed
@@ -45,12 +53,20 @@ def unpack_arrays(data: bytes | memoryview, *, what: str) -> tuple[dict[str, Any
         head: dict[str, Any] = json.loads(bytes(body[:length]))
         shapes = {name: (np.dtype(code), tuple(shape)) for name, (code, shape) in head.pop("arrays").items()}
         sizes = [dtype.itemsize * math.prod(shape) for dtype, shape in shapes.values()]
-        planes = zstandard.ZstdDecompressor().decompress(bytes(body[length:]), max_output_size=sum(sizes))
+        planes = unpacked(body[length:], min(sum(sizes), MOST_BYTES))
         arrays, at = {}, 0
         for (name, (dtype, shape)), size in zip(shapes.items(), sizes, strict=True):
             arrays[name] = _from_planes(planes[at : at + size], dtype, shape)
             at += size
-    except (struct.error, ValueError, KeyError, TypeError, AttributeError, OverflowError, zstandard.ZstdError) as error:
+    except (
+        struct.error,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        zstandard.ZstdError,
+    ) as error:
         raise CorruptEpisode(f"{what}: not readable as arrays: {error!r}") from error
     return head, arrays
 

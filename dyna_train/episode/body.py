@@ -6,7 +6,6 @@ time; extra topics when there is a chunk full of them; then capture times, metad
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping, Sequence
 
@@ -33,8 +32,9 @@ from dyna_train.episode.profile import (
     episode_records,
     grid_times_ns,
 )
-from dyna_train.episode.queues import MISSING_NS, CameraQueue, DepthQueue, gaps_of
+from dyna_train.episode.queues import CameraQueue, DepthQueue
 from dyna_train.episode.schemas import Event, encode_event, video_head_bytes
+from dyna_train.episode.sync import sync_record
 
 Vector = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Values float32 [T, D] and capture times int64 [T] ns of one vector topic."""
@@ -101,10 +101,12 @@ class EpisodeBody:
     def end(self, header: EpisodeHeader) -> EpisodeIndex:
         """Everything after the last step; header: with its final quality. Returns the index it wrote."""
         self._write_extras()
-        sink, skew = self._sink, self._skew()
+        sink, capture_ns = self._sink, self._capture_ns()
+        skew = {topic: capture_T - self._grid_ns for topic, capture_T in capture_ns.items()}
         sink.add_attachment(CAPTURE_NAME, MEDIA_TYPE, pack_arrays({}, skew), header.start_ns)
+        sync = sync_record(header.tracks, capture_ns, self._grid_ns)
         crc = 0
-        for name, values in {**episode_records(header, self._layout), RECORD_SYNC: self._sync(skew)}.items():
+        for name, values in {**episode_records(header, self._layout), RECORD_SYNC: sync}.items():
             crc = zlib.crc32(sink.add_metadata(name, values), crc)
         index = self._index(crc)
         sink.add_attachment(INDEX_NAME, MEDIA_TYPE, index.to_bytes(), header.start_ns)
@@ -164,26 +166,11 @@ class EpisodeBody:
         self._chunks.setdefault(group, []).append((place, steps))
         self._crcs.setdefault(group, []).append(zlib.crc32(records.data))
 
-    def _skew(self) -> dict[str, NDArray[np.int64]]:
-        """Capture time less grid time by topic, int64 [T] ns; a gap keeps MISSING_NS less grid time."""
-        capture = {queue.track.topic: np.array(queue.capture_ns, np.int64) for queue in self._queues}
-        capture |= {track.topic: self._vectors[track.topic][1] for track in self._header.vectors}
-        return {topic: capture[topic] - self._grid_ns for topic in self._header.topics}
-
-    def _sync(self, skew: Mapping[str, NDArray[np.int64]]) -> dict[str, str]:
-        """By topic the largest and mean distance of capture from grid time, ns, and the gaps, in steps."""
-        record = {}
-        for topic, skew_T in skew.items():
-            present_T = skew_T[skew_T + self._grid_ns != MISSING_NS]
-            record[f"{topic}.max_abs_ns"] = str(int(np.abs(present_T).max(initial=0)))
-            record[f"{topic}.mean_abs_ns"] = str(
-                round(float(np.abs(present_T).mean())) if present_T.size else 0
-            )
-        for queue in self._queues:
-            gaps = gaps_of(queue.capture_ns)
-            if gaps:
-                record[f"{queue.track.topic}.gaps"] = json.dumps(gaps)
-        return record
+    def _capture_ns(self) -> dict[str, NDArray[np.int64]]:
+        """Capture times by topic in file order, int64 [T] ns, MISSING_NS in a gap."""
+        capture_ns = {queue.track.topic: np.array(queue.capture_ns, np.int64) for queue in self._queues}
+        capture_ns |= {track.topic: self._vectors[track.topic][1] for track in self._header.vectors}
+        return {topic: capture_ns[topic] for topic in self._header.topics}
 
     def _index(self, metadata_crc: int) -> EpisodeIndex:
         num_steps, num_cameras = self._header.num_steps, len(self._cameras)

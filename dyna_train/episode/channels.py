@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -9,9 +11,12 @@ from mcap.records import Channel, Schema
 
 from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import (
+    DEPTH_GROUP,
     EVENT_GROUP,
     EVENT_TOPIC,
     EXTRA_GROUP,
+    STATE_GROUP,
+    VIDEO_GROUP,
     EpisodeHeader,
     camera_metadata,
     depth_metadata,
@@ -27,9 +32,22 @@ from dyna_train.episode.schemas import (
     VIDEO_SCHEMA_ID,
     schemas,
 )
+from dyna_train.episode.values import is_text, is_texts
 from dyna_train.errors import BadInput
 from dyna_train.video.encode import Quality, codec_params
 
+GRID_GROUPS = (VIDEO_GROUP, STATE_GROUP, DEPTH_GROUP)
+GROUPS = (*GRID_GROUPS, EVENT_GROUP, EXTRA_GROUP)
+"""In the order of their channel ids."""
+_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
+TOPICS = {
+    VIDEO_GROUP: (re.compile(f"/camera/{_NAME}/video"), "/camera/<name>/video"),
+    STATE_GROUP: (re.compile(f"/(state|action)/{_NAME}"), "/state/<name> or /action/<name>"),
+    DEPTH_GROUP: (re.compile(f"/depth/{_NAME}"), "/depth/<name>"),
+    EVENT_GROUP: (re.compile(EVENT_TOPIC), EVENT_TOPIC),
+}
+"""What the topics of a group are called: as a pattern, and in words."""
+MAX_ID = (1 << 16) - 1
 THEIR_GROUP = "extra.group"
 """Channel metadata of an extra topic: what it said under the key `group`, which is ours."""
 
@@ -44,6 +62,14 @@ class ExtraTopic:
     schema_encoding: str = ""
     schema_data: bytes = b""
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_extra(topic: str, metadata: Mapping[str, str]) -> bool:
+    """Whether a channel's topic is kept as it is, by its group; without a group of ours, by its name."""
+    group = metadata.get("group")
+    if group in GROUPS:
+        return group == EXTRA_GROUP
+    return not any(form.fullmatch(topic) for form, _ in TOPICS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +94,10 @@ class ChannelPlan:
     ) -> ChannelPlan:
         """Channels in file order. copied: by camera name, its codec parameters.
 
-        Raises BadInput for an extra topic whose name is taken.
+        Raises BadInput for an extra topic whose name is taken or that is not all text, and for too many.
         """
+        for extra in extras:
+            _check_extra(extra)
         rate_hz, params = header.rate_hz, codec_params(layout.gop, quality)
         described: list[tuple[str, str, int, dict[str, str]]] = []
         for camera in header.cameras:
@@ -90,7 +118,12 @@ class ChannelPlan:
                 metadata[THEIR_GROUP] = extra.metadata["group"]
             described.append((extra.topic, extra.message_encoding, schema_id, metadata))
         topics = [topic for topic, *_ in described]
-        twice = sorted({topic for topic in topics if topics.count(topic) > 1})
+        twice = sorted(topic for topic, count in Counter(topics).items() if count > 1)
+        if max(len(topics), FIRST_EXTRA_SCHEMA_ID + len(extra_schemas)) > MAX_ID:
+            raise BadInput(
+                f"episode {header.episode_id}: {len(topics):,} topics with {len(extra_schemas):,} schemas of "
+                f"their own; a file numbers both in 16 bits, up to {MAX_ID:,}"
+            )
         if twice:
             raise BadInput(f"episode {header.episode_id}: topic {', '.join(twice)} stands more than once")
         channels = tuple(
@@ -111,6 +144,15 @@ class ChannelPlan:
             known = ", ".join(sorted(self.extras)) or "none"
             raise BadInput(f"no extra topic '{topic}' was declared; there are: {known}")
         return self.ids[topic]
+
+
+def _check_extra(extra: ExtraTopic) -> None:
+    """Refuse what the records of a file cannot say."""
+    texts = (extra.topic, extra.message_encoding, extra.schema_name, extra.schema_encoding)
+    if not (all(map(is_text, texts)) and is_texts(extra.metadata) and isinstance(extra.schema_data, bytes)):
+        raise BadInput(
+            f"extra topic {extra.topic!r}: expected texts that UTF-8 can say and bytes of a schema, found {extra!r}"
+        )
 
 
 def _extra_schemas(extras: Sequence[ExtraTopic]) -> list[Schema]:

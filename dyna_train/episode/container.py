@@ -2,7 +2,9 @@
 
 The stock writer has one chunk builder and one compression per file; we need chunks that hold one group
 each, video uncompressed (so that a range of it can be read) and state in zstd. Nothing here knows about
-cameras: it takes records and puts them into the file with every index and checksum the format has.
+cameras: it takes records and puts them into the file with every index and checksum the format has. What an
+index record says of its record stands in a function each, and so does how a chunk's records are unpacked and
+walked, for all who read.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Literal
+from typing import IO, Literal, NamedTuple
 
+import lz4.frame
 import zstandard
 from mcap.data_stream import RecordBuilder
 from mcap.opcode import Opcode
@@ -35,12 +38,22 @@ from mcap.records import (
     SummaryOffset,
 )
 
+from dyna_train.errors import CorruptEpisode
+
 MAGIC = b"\x89MCAP0\r\n"
 RECORD_HEAD_BYTES = 9  # opcode, length
 MESSAGE_HEAD_BYTES = RECORD_HEAD_BYTES + 22  # and channel, sequence, log_time, publish_time
 FOOTER_BYTES = RECORD_HEAD_BYTES + 20
+END_BYTES = FOOTER_BYTES + len(MAGIC)
 SUMMARY_OFFSET_BYTES = RECORD_HEAD_BYTES + 17
+CRC_BYTES = 4  # of the checksum at the end of a footer and of an attachment
 _CHUNK_HEAD_BYTES = RECORD_HEAD_BYTES + 40
+_MESSAGE_HEAD = struct.Struct("<BQHIQQ")  # opcode, length, channel, sequence, log_time, publish_time
+MOST_UNPACKED_BYTES = 1 << 30
+"""The most that is ever unpacked at once. A hundred kB of zstd can hold GiBs of zeros, by right: chunks of all
+writers hold some MB, so that more than this is damage or malice."""
+_MOST_ZSTD_RATIO = (128 << 10) // 4  # a zstd block holds at most 128 KiB and takes at least 4 bytes
+_MOST_LZ4_RATIO = 255  # what one more byte of a length can add
 
 Compression = Literal["", "zstd"]
 
@@ -48,6 +61,77 @@ Compression = Literal["", "zstd"]
 def chunk_head_bytes(compression: Compression) -> int:
     """Bytes of a chunk record before its (compressed) records."""
     return _CHUNK_HEAD_BYTES + len(compression)
+
+
+def unpacked(data: bytes | memoryview, most_bytes: int) -> bytes:
+    """What a zstd frame holds, which may be no more than `most_bytes`, nor than MOST_UNPACKED_BYTES.
+
+    The frame says how much it holds, and memory for so much is taken before a byte of it is unpacked: what it
+    says is looked at first. Raises zstandard.ZstdError for a frame that is damaged or says too much.
+    """
+    most = min(most_bytes, len(data) * _MOST_ZSTD_RATIO, MOST_UNPACKED_BYTES)
+    stated = zstandard.frame_content_size(data)  # -1 where it does not say
+    if stated > most:
+        raise zstandard.ZstdError(f"the frame says it holds {stated:,} bytes, expected at most {most:,}")
+    found: bytes = zstandard.ZstdDecompressor().decompress(data, max_output_size=most)
+    return found
+
+
+def chunk_records(compression: str, data: bytes | memoryview, size_bytes: int) -> bytes | memoryview:
+    """The records of a chunk whose head says `size_bytes` of them; fewer where the data hold fewer.
+
+    Raises CorruptEpisode with what is wrong, without a place, if the data are damaged or hold more than the head
+    says or MOST_UNPACKED_BYTES.
+    """
+    try:
+        if compression == "":
+            return data
+        if compression == "zstd":
+            return unpacked(data, size_bytes)
+        if compression == "lz4":
+            return _unpacked_lz4(data, size_bytes)
+    except (zstandard.ZstdError, RuntimeError) as error:  # lz4 has no error of its own
+        raise CorruptEpisode(f"not readable as {compression}: {error}") from error
+    raise CorruptEpisode(f"its compression '{compression}' is unknown; expected none, zstd or lz4")
+
+
+def _unpacked_lz4(data: bytes | memoryview, most_bytes: int) -> bytes:
+    most = min(most_bytes, len(data) * _MOST_LZ4_RATIO, MOST_UNPACKED_BYTES)
+    frame = lz4.frame.LZ4FrameDecompressor()
+    found: bytes = frame.decompress(data, max_length=most + 1)  # room for so much is taken at once
+    if len(found) > most:
+        raise CorruptEpisode(f"the lz4 frame holds more than {most:,} bytes")
+    if not frame.eof:
+        raise CorruptEpisode(f"the lz4 frame is cut after {len(found):,} bytes")
+    return found
+
+
+class RawMessage(NamedTuple):
+    """A message record as it lies in its chunk; times in ns since the epoch."""
+
+    channel: int
+    sequence: int
+    log_ns: int
+    publish_ns: int
+    payload: memoryview
+
+
+def message_payloads(data: memoryview, *, what: str) -> Iterator[RawMessage]:
+    """Every message record in `data`, front to back.
+
+    Raises CorruptEpisode that starts with `what` if the bytes are not message records.
+    """
+    at, end = 0, len(data)
+    while at < end:
+        head = at + MESSAGE_HEAD_BYTES
+        opcode, length, channel, sequence, log_ns, publish_ns = (
+            _MESSAGE_HEAD.unpack_from(data, at) if head <= end else (0,) * 6
+        )
+        stop = at + RECORD_HEAD_BYTES + length
+        if opcode != Opcode.MESSAGE or not head <= stop <= end:
+            raise CorruptEpisode(f"{what}: no message record at byte {at:,} of it; fetch the file again")
+        yield RawMessage(channel, sequence, log_ns, publish_ns, data[head:stop])
+        at = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +154,42 @@ class Place:
 
     offset: int
     length: int
+
+
+def chunk_index(chunk: Chunk, place: Place, index_places: Mapping[int, int], index_bytes: int) -> ChunkIndex:
+    """The index record of a chunk that lies at `place`.
+
+    index_places: first byte of the message index records behind it, by channel id; index_bytes: of them all.
+    """
+    return ChunkIndex(
+        chunk_start_offset=place.offset,
+        chunk_length=place.length,
+        compression=chunk.compression,
+        compressed_size=len(chunk.data),
+        uncompressed_size=chunk.uncompressed_size,
+        message_start_time=chunk.message_start_time,
+        message_end_time=chunk.message_end_time,
+        message_index_offsets=dict(index_places),
+        message_index_length=index_bytes,
+    )
+
+
+def attachment_index(attachment: Attachment, place: Place) -> AttachmentIndex:
+    """The index record of an attachment that lies at `place`."""
+    return AttachmentIndex(
+        offset=place.offset,
+        length=place.length,
+        log_time=attachment.log_time,
+        create_time=attachment.create_time,
+        data_size=len(attachment.data),
+        name=attachment.name,
+        media_type=attachment.media_type,
+    )
+
+
+def metadata_index(name: str, place: Place) -> MetadataIndex:
+    """The index record of the metadata record `name` that lies at `place`."""
+    return MetadataIndex(offset=place.offset, length=place.length, name=name)
 
 
 class McapSink:
@@ -103,37 +223,21 @@ class McapSink:
 
     def add_chunk(self, records: ChunkRecords, compression: Compression) -> Place:
         """One chunk and its message indexes; returns where the chunk record lies."""
-        packed = zstandard.ZstdCompressor().compress(records.data) if compression else records.data
-        place = self._write_records(
-            [
-                Chunk(
-                    compression=compression,
-                    data=packed,
-                    message_start_time=records.start_ns,
-                    message_end_time=records.end_ns,
-                    uncompressed_crc=zlib.crc32(records.data),
-                    uncompressed_size=len(records.data),
-                )
-            ]
+        chunk = Chunk(
+            compression=compression,
+            data=zstandard.ZstdCompressor().compress(records.data) if compression else records.data,
+            message_start_time=records.start_ns,
+            message_end_time=records.end_ns,
+            uncompressed_crc=zlib.crc32(records.data),
+            uncompressed_size=len(records.data),
         )
+        place = self._write_records([chunk])
         index_start = self.size_bytes
         index_places = {
             channel: self._write_records([MessageIndex(channel, list(entries))]).offset
             for channel, entries in records.offsets.items()
         }
-        self._chunks.append(
-            ChunkIndex(
-                chunk_start_offset=place.offset,
-                chunk_length=place.length,
-                compression=compression,
-                compressed_size=len(packed),
-                uncompressed_size=len(records.data),
-                message_start_time=records.start_ns,
-                message_end_time=records.end_ns,
-                message_index_offsets=index_places,
-                message_index_length=self.size_bytes - index_start,
-            )
-        )
+        self._chunks.append(chunk_index(chunk, place, index_places, self.size_bytes - index_start))
         for channel, entries in records.offsets.items():
             self._counts[channel] += len(entries)
         return place
@@ -141,7 +245,7 @@ class McapSink:
     def add_metadata(self, name: str, values: Mapping[str, str]) -> bytes:
         """One metadata record; returns its bytes."""
         record = _bytes([Metadata(name=name, metadata=dict(values))])
-        self._metadata.append(MetadataIndex(offset=self.size_bytes, length=len(record), name=name))
+        self._metadata.append(metadata_index(name, Place(self.size_bytes, len(record))))
         self._write(record)
         return record
 
@@ -150,18 +254,7 @@ class McapSink:
         attachment = Attachment(
             create_time=0, log_time=log_time_ns, name=name, media_type=media_type, data=data
         )
-        place = self._write_records([attachment])
-        self._attachments.append(
-            AttachmentIndex(
-                offset=place.offset,
-                length=place.length,
-                log_time=log_time_ns,
-                create_time=0,
-                data_size=len(data),
-                name=name,
-                media_type=media_type,
-            )
-        )
+        self._attachments.append(attachment_index(attachment, self._write_records([attachment])))
 
     def end(self) -> None:
         """The data section's checksum, summary, footer, magic."""

@@ -9,24 +9,22 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import fsspec
 import numpy as np
-from mcap.reader import NonSeekingReader, SeekingReader
 from numpy.typing import NDArray
 
 from dyna_train.episode.channels import ExtraTopic
 from dyna_train.episode.gop import GopFrames
 from dyna_train.episode.schemas import PROTOBUF, VIDEO_SCHEMA, parse_video
 from dyna_train.episode.source import ByteSource, ReadCounters, open_source
-from dyna_train.episode.span import Steps
+from dyna_train.episode.span import Steps, whole_numbers
 from dyna_train.episode.sparse import StoredMessage, stored_message, stored_topic
-from dyna_train.episode.stock import Contents, open_stream, read_contents, stock_errors
+from dyna_train.episode.stock import Contents, read_contents, read_messages, stock_errors
 from dyna_train.errors import BadInput, CorruptEpisode, EpisodeError, MissingFrame
-from dyna_train.video.nal import AccessUnit, BadBitstream, read_access_unit, split_annexb
-from dyna_train.video.pixels import FrameConverter
+from dyna_train.video.nal import AccessUnit, BadBitstream, parse_access_unit
+from dyna_train.video.pixels import FrameConverter, room_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +118,14 @@ class ForeignFile:
         foxglove.CompressedVideo or that has B-frames, MissingFrame before the first keyframe, CorruptEpisode.
         """
         video = self._video(topic)
-        asked = np.asarray(numbers, np.int64).reshape(-1)
+        asked = whole_numbers(numbers, where=f"{self.uri}: {topic}: numbers")
         outside = asked[(asked < 0) | (asked >= len(video.times_ns))]
         if len(outside):
             raise BadInput(f"{self.uri}: {topic} has {len(video.times_ns)} messages, no number {outside[0]}")
         pictures: dict[int, NDArray[np.uint8]] = {}
         for key, wanted in self._by_key(topic, video, sorted(set(asked.tolist()))).items():
             what = f"{self.uri}: {topic}, GOP from message {key}"
-            gop = GopFrames(self._packets(topic, video, key, wanted[-1]), self.counters, what)
+            gop = GopFrames(self._packets(topic, video, key, wanted[-1]), frozenset(), self.counters, what)
             for number in wanted:
                 frame = gop.frame(number)
                 assert frame is not None  # every message is a frame
@@ -158,21 +156,13 @@ class ForeignFile:
 
     def _messages(self, topic: str, start_ns: int | None, end_ns: int | None) -> Iterator[StoredMessage]:
         with stock_errors(self.uri):
-            # Without an index the stock reader can only go through the whole file, and once.
-            reader = (
-                self._indexed if self.contents.chunks else NonSeekingReader(open_stream(self.source), True)
-            )
-            for _, _, message in reader.iter_messages([topic], starting_at=start_ns, ending_before=end_ns):
+            for message in read_messages(self.source, self.contents, topic, start_ns, end_ns):
                 yield stored_message(message)
-
-    @cached_property
-    def _indexed(self) -> SeekingReader:
-        return SeekingReader(open_stream(self.source), validate_crcs=True)
 
     def _video(self, topic: str) -> _Video:
         """Where the frames of a topic are; reads all of it once."""
         if topic not in self._videos:
-            check_is_video(self.uri, topic, next((t for t in self.topics if t.topic == topic), None))
+            _check_is_video(self.uri, topic, next((t for t in self.topics if t.topic == topic), None))
             video = _Video([], [])
             for number, message in enumerate(self.messages(topic)):
                 _, unit = video_packet(f"{self.uri}: {topic}, message {number}", message.data)
@@ -204,24 +194,13 @@ class ForeignFile:
         }
 
 
-def check_is_video(uri: str, topic: str, found: ExtraTopic | None) -> None:
-    """Refuse a topic that does not hold foxglove.CompressedVideo. Raises EpisodeError, BadInput if None."""
-    if found is None:
-        raise BadInput(f"{uri}: no topic '{topic}'")
-    if (found.schema_name, found.message_encoding) != (VIDEO_SCHEMA, PROTOBUF):
-        raise EpisodeError(
-            f"{uri}: {topic} holds '{found.schema_name}' in {found.message_encoding}, expected {VIDEO_SCHEMA} "
-            f"in {PROTOBUF}"
-        )
-
-
 def video_packet(what: str, data: bytes) -> tuple[memoryview, AccessUnit]:
     """H.264 bytes of a foxglove.CompressedVideo, and what they are. Raises EpisodeError that starts with `what`."""
     try:
         video = parse_video(data)
         if video.format != "h264":
             raise EpisodeError(f"{what}: video format '{video.format}', expected h264; ingest the recording")
-        unit = read_access_unit(split_annexb(video.data))
+        unit = parse_access_unit(video.data)
     except (CorruptEpisode, BadBitstream) as error:
         raise CorruptEpisode(f"{what}: {error}") from error
     if any(part.kind == "B" for part in unit.slices):
@@ -246,10 +225,18 @@ def stacked(
     shapes = {picture.shape for picture in pictures.values()} or {(*(size or (0, 0)), 3)}
     if len(shapes) > 1:
         raise EpisodeError(f"{uri}: frames of different sizes, {sorted(shapes)}; give the size you want")
-    shape = (len(asked), *shapes.pop())
-    frames = np.empty(shape, np.uint8) if out is None else out
-    if frames.shape != shape or frames.dtype != np.uint8:
-        raise BadInput(f"out is {frames.dtype} {list(frames.shape)}, expected uint8 {list(shape)}")
+    frames = room_for(out, (len(asked), *shapes.pop()))
     for place, number in enumerate(asked.tolist()):
         frames[place] = pictures[number]
     return frames
+
+
+def _check_is_video(uri: str, topic: str, found: ExtraTopic | None) -> None:
+    """Refuse a topic that does not hold foxglove.CompressedVideo. Raises EpisodeError, BadInput if None."""
+    if found is None:
+        raise BadInput(f"{uri}: no topic '{topic}'")
+    if (found.schema_name, found.message_encoding) != (VIDEO_SCHEMA, PROTOBUF):
+        raise EpisodeError(
+            f"{uri}: {topic} holds '{found.schema_name}' in {found.message_encoding}, expected {VIDEO_SCHEMA} "
+            f"in {PROTOBUF}"
+        )

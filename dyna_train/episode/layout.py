@@ -1,7 +1,7 @@
 """How a model reads, what a store costs, and where the cuts of a file lie: the words of the layout planner.
 
 `dyna_train.episode.planning` chooses a layout from a pattern, `dyna_train.episode.prediction` says what
-reading it will cost. This module holds only the values they share, so that everybody may import it.
+reading it will cost. This module holds only what they share, so that everybody may import it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dyna_train.errors import BadInput
+
+MAX_GOP_S = Fraction(2)  # beyond it a GOP has nothing left to save: 30 -> 300 steps is 9 % of the bytes
+BLOCK_S = Fraction(2)  # state blocks: one merged request reads them with the video beside them
+_GOPS_PER_MAX = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60)  # the longest GOP is cut in so many equal ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,15 @@ class ReadPattern:
     frame_offsets_s: times of the wanted frames from the anchor, seconds, ascending, of every camera.
     horizon_s: length of the state and action chunk, from the anchor. decode_price: cost of decoding as many
     frames as are wanted, in units of storing the same video without keyframes; it folds in the epochs a
-    file is read and the windows that share one decode. Raises BadInput for a pattern without frames.
+    file is read and the windows that share one decode. max_gop_s: the longest GOP; a loader that decodes
+    spans holds a GOP of every camera it reads. Raises BadInput for a pattern without frames.
     """
 
     name: str
     frame_offsets_s: tuple[Fraction, ...]
     horizon_s: float
     decode_price: float = 0.1
+    max_gop_s: Fraction = MAX_GOP_S
 
     def __post_init__(self) -> None:
         """Refuse a pattern that no window could follow."""
@@ -74,9 +80,11 @@ class ReadPattern:
 
 PATTERNS = {
     # two frames 0.2 s apart and a short action chunk
-    "vla": ReadPattern("vla", (Fraction(0), Fraction(1, 5)), horizon_s=1.0),
+    "vla": ReadPattern("vla", (Fraction(0), Fraction(1, 5)), horizon_s=1.0, max_gop_s=Fraction(1, 2)),
     # both kinds of model read the files: judged by eight frames over 1.4 s
-    "mixed": ReadPattern("mixed", tuple(Fraction(k, 5) for k in range(8)), horizon_s=1.6),
+    "mixed": ReadPattern(
+        "mixed", tuple(Fraction(k, 5) for k in range(8)), horizon_s=1.6, max_gop_s=Fraction(1)
+    ),
     # a world model that reads every frame of 1.6 s
     "wam": ReadPattern("wam", tuple(Fraction(k, 30) for k in range(48)), horizon_s=1.6),
 }
@@ -117,3 +125,16 @@ class EpisodeLayout:
     def steps_per_chunk(self) -> int:
         """Steps in one video chunk."""
         return self.gop * self.gops_per_chunk
+
+
+def candidate_gops(rate_hz: float) -> list[int]:
+    """The GOPs to choose from, ascending: 2 s of steps, cut in equal parts."""
+    longest = max(1, int(MAX_GOP_S * checked_rate(rate_hz)))
+    return sorted({max(1, longest // parts) for parts in _GOPS_PER_MAX})
+
+
+def checked_rate(rate_hz: float) -> Fraction:
+    """The rate as an exact number. Raises BadInput for one that is not positive."""
+    if not 0 < rate_hz < float("inf"):
+        raise BadInput(f"rate_hz = {rate_hz}: expected a positive number of steps per second")
+    return Fraction(rate_hz)

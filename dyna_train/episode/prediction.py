@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from dyna_train.episode.container import RECORD_HEAD_BYTES, chunk_head_bytes
 from dyna_train.episode.index import Pieces
 from dyna_train.episode.layout import REMOTE_STORE, EpisodeLayout, ReadPattern, StoreCosts
-from dyna_train.episode.planning import SizeModel, decoded_frames, touched_gops
+from dyna_train.episode.planning import decoded_per_camera, touched_gops
+from dyna_train.episode.sizes import SizeModel
 from dyna_train.episode.source import Range, merge_ranges
 
 _INDEX_HEAD_BYTES = RECORD_HEAD_BYTES + 2 + 4  # of a MessageIndex: channel, length of its entries
@@ -74,7 +75,7 @@ def predict(
         requests=requests,
         read_bytes=read_bytes,
         needed_bytes=_needed_bytes(window, layout, sizes),
-        decoded_frames=len(sizes.cameras) * decoded_frames(window.frames, layout.gop),
+        decoded_frames=len(sizes.cameras) * decoded_per_camera(window.frames, layout.gop),
         video_chunks=_touched(anchors, window.frames, layout.steps_per_chunk) if sizes.cameras else 0,
         state_chunks=_touched(anchors, window.rows, layout.steps_per_block) if sizes.state.num_topics else 0,
         latency_s=store.seconds(requests, read_bytes),
@@ -184,7 +185,7 @@ def _pieces(steps: int, start_K: NDArray[np.floating[Any]], num_bytes: float) ->
 def _needed_bytes(window: _Window, layout: EpisodeLayout, sizes: SizeModel) -> float:
     """Keyframes of the touched GOPs, the frames from there to the last wanted ones, and the state rows."""
     num_keys = touched_gops(window.frames, layout.gop)
-    num_others = decoded_frames(window.frames, layout.gop) - num_keys
+    num_others = decoded_per_camera(window.frames, layout.gop) - num_keys
     video = sum(
         num_keys * camera.keyframe_bytes + num_others * camera.other_bytes for camera in sizes.cameras
     )

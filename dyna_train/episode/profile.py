@@ -11,16 +11,19 @@ events, extras. Ends are exclusive.
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
-from typing import Literal, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dyna_train.episode.layout import EpisodeLayout
+from dyna_train.episode.tracks import CameraTrack, DepthTrack, Role, Tracks, VectorTrack
+from dyna_train.episode.values import is_number, is_text, is_texts, is_truth, is_whole
 from dyna_train.errors import BadInput, CorruptEpisode
 
 PROFILE = "dyna.episode/1"
@@ -37,113 +40,17 @@ RECORD_EPISODE = "dyna.episode"
 RECORD_QC = "dyna.qc"
 RECORD_SYNC = "dyna.sync"
 
-Role = Literal["state", "action"]
+SECOND_NS = 1_000_000_000
+MAX_NS = (1 << 63) - 1
+"""The last time that int64 holds, in the year 2262."""
+RATES_HZ = (1e-3, 1e6)
+"""From a step every 17 minutes to one every microsecond; grid times of both are exact and distinct."""
+MAX_STEPS = 1 << 32
+"""A message counts its step in 32 bits."""
+MISSING_NS = -1
+"""Capture time of a step at which a camera has no frame."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_HASH = re.compile(r"[0-9a-f]{16}|[0-9a-f]{64}")
-_SECOND_NS = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class CameraTrack:
-    """One camera: its name and the true size of its frames in pixels (odd sizes allowed)."""
-
-    name: str
-    width: int
-    height: int
-
-    @property
-    def topic(self) -> str:
-        """`/camera/<name>/video`."""
-        return f"/camera/{self.name}/video"
-
-
-@dataclass(frozen=True, slots=True)
-class VectorTrack:
-    """One float32 vector topic; `names` and `units` hold one entry per dimension."""
-
-    name: str
-    role: Role
-    names: tuple[str, ...]
-    units: tuple[str, ...]
-
-    @property
-    def topic(self) -> str:
-        """`/state/<name>` or `/action/<name>`."""
-        return f"/{self.role}/{self.name}"
-
-    @property
-    def dim(self) -> int:
-        """Number of dimensions."""
-        return len(self.names)
-
-
-@dataclass(frozen=True, slots=True)
-class DepthTrack:
-    """One depth camera: uint16 pictures of width x height pixels, in units of `unit_m` metres."""
-
-    name: str
-    width: int
-    height: int
-    unit_m: float = 0.001
-
-    @property
-    def topic(self) -> str:
-        """`/depth/<name>`."""
-        return f"/depth/{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Tracks:
-    """What an episode offers on its grid: all a reader must know to find a step in its bytes."""
-
-    rate_hz: float
-    cameras: tuple[CameraTrack, ...]
-    vectors: tuple[VectorTrack, ...]
-    depths: tuple[DepthTrack, ...] = ()
-
-    @property
-    def topics(self) -> tuple[str, ...]:
-        """All topics in file order: cameras, vectors, depths."""
-        every: tuple[CameraTrack | VectorTrack | DepthTrack, ...]
-        every = (*self.cameras, *self.vectors, *self.depths)
-        return tuple(track.topic for track in every)
-
-    def camera(self, name: str, *, where: str) -> int:
-        """Number of camera `name`; raises BadInput naming `where` and the cameras there are."""
-        return _number(where, "camera", name, [camera.name for camera in self.cameras])
-
-    def vector(self, topic: str, *, where: str) -> int:
-        """Number of the vector of `topic` (as `/state/<name>`); raises BadInput with the topics there are."""
-        return _number(where, "vector topic", topic, [vector.topic for vector in self.vectors])
-
-    def depth(self, name: str, *, where: str) -> int:
-        """Number of depth camera `name`; raises BadInput with the names there are."""
-        return _number(where, "depth camera", name, [depth.name for depth in self.depths])
-
-    def to_json(self) -> str:
-        """As text; equal tracks give equal text."""
-        return json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Tracks:
-        """From `to_json`. Raises BadInput for anything else."""
-        try:
-            found = json.loads(text)
-            vectors = [
-                VectorTrack(one["name"], one["role"], tuple(one["names"]), tuple(one["units"]))
-                for one in found["vectors"]
-            ]
-            if not {vector.role for vector in vectors} <= {"state", "action"}:
-                raise ValueError(f"roles {[vector.role for vector in vectors]}")
-            return cls(
-                rate_hz=float(found["rate_hz"]),
-                cameras=tuple(CameraTrack(**one) for one in found["cameras"]),
-                vectors=tuple(vectors),
-                depths=tuple(DepthTrack(**one) for one in found["depths"]),
-            )
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(f"not the tracks of an episode: {error!r}: {text[:80]}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +81,7 @@ class EpisodeHeader:
         """Refuse a header that no file could keep."""
         faults = list(_faults(self))
         if faults:
-            raise BadInput(f"episode {self.episode_id} ('{self.name}'): {'; '.join(faults)}")
+            raise BadInput(f"episode {self.episode_id!r} ({self.name!r}): {'; '.join(faults)}")
 
     @property
     def tracks(self) -> Tracks:
@@ -187,69 +94,99 @@ class EpisodeHeader:
         return self.tracks.topics
 
 
-def step_time_ns(start_ns: int, rate_hz: float, step: int) -> int:
-    """Grid time of `step` in ns: start + step / rate, rounded to the nearest ns (halves up), exactly."""
+def grid_ns_of(start_ns: int, rate_hz: float, steps: Iterable[int]) -> list[int]:
+    """Grid time of each of `steps` in ns: start + step / rate, rounded to the nearest ns (halves up), exactly."""
     rate = Fraction(rate_hz)
-    return start_ns + (2 * step * _SECOND_NS * rate.denominator + rate.numerator) // (2 * rate.numerator)
+    scale, half, twice = 2 * SECOND_NS * rate.denominator, rate.numerator, 2 * rate.numerator
+    return [start_ns + (step * scale + half) // twice for step in steps]
+
+
+def step_time_ns(start_ns: int, rate_hz: float, step: int) -> int:
+    """Grid time of `step` in ns; see `grid_ns_of`."""
+    (time_ns,) = grid_ns_of(start_ns, rate_hz, [step])
+    return time_ns
 
 
 def grid_times_ns(start_ns: int, rate_hz: float, num_steps: int) -> NDArray[np.int64]:
-    """Grid times of steps 0 .. num_steps, int64 [T] ns; equal to `step_time_ns` of each."""
-    rate = Fraction(rate_hz)
-    scale, half, twice = 2 * _SECOND_NS * rate.denominator, rate.numerator, 2 * rate.numerator
-    times = [start_ns + (step * scale + half) // twice for step in range(num_steps)]
-    return np.array(times, dtype=np.int64)
-
-
-def shard_key(number: int) -> str:
-    """Key of shard `number`, as it stands in object names and names a partition: shard-000012."""
-    return f"shard-{number:06d}"
-
-
-def episode_path(shard_key: str, episode_id: int, content_hash: str) -> str:
-    """The object name of an episode file, from the sha256 of its bytes: all 64 hex digits or the first 16.
-
-    Immutable objects: other content is another name. Raises BadInput for anything but such a hash.
-    """
-    if not _HASH.fullmatch(content_hash):
-        raise BadInput(
-            f"content hash of episode {episode_id}: expected 16 or 64 hex digits, found {content_hash!r}"
-        )
-    return f"episodes/{shard_key}/{episode_id}-{content_hash[:16]}.mcap"
-
-
-def _number(where: str, kind: str, name: str, known: list[str]) -> int:
-    if name not in known:
-        raise BadInput(f"{where}: no {kind} '{name}'; its {kind}s: {', '.join(known) or 'none'}")
-    return known.index(name)
+    """Grid times of steps 0 .. num_steps, int64 [T] ns; see `grid_ns_of`."""
+    return np.array(grid_ns_of(start_ns, rate_hz, range(num_steps)), dtype=np.int64)
 
 
 def _faults(header: EpisodeHeader) -> Iterator[str]:
+    wrong_types = [*_wrong_types(header), *_wrong_track_types(header)]
+    yield from wrong_types or _wrong_values(header)
+
+
+def _wrong_types(header: EpisodeHeader) -> Iterator[str]:
+    for field in ("episode_id", "start_ns", "num_steps"):
+        if not is_whole(value := getattr(header, field)):
+            yield f"{field} = {value!r}, expected a whole number"
+    if not is_number(header.rate_hz):
+        yield f"rate_hz = {header.rate_hz!r}, expected a number"
+    if not (header.success is None or is_truth(header.success)):
+        yield f"success = {header.success!r}, expected True, False or None"
+    for field in ("source", "name", "robot", "task"):
+        if not is_text(value := getattr(header, field)):
+            yield f"{field} = {value!r}, expected text that UTF-8 can say"
+    for field in ("versions", "quality"):
+        if not is_texts(value := getattr(header, field)):
+            yield f"{field} = {value!r}, expected a mapping of texts that UTF-8 can say"
+
+
+def _wrong_track_types(header: EpisodeHeader) -> Iterator[str]:
+    pictures: tuple[CameraTrack | DepthTrack, ...] = (*header.cameras, *header.depths)
+    for track in pictures:
+        if not (is_text(track.name) and is_whole(track.width) and is_whole(track.height)):
+            yield f"camera {track.name!r} of {track.width!r} x {track.height!r}: expected a name and whole numbers"
+    for depth in header.depths:
+        if not is_number(depth.unit_m):
+            yield f"depth camera {depth.name!r} in units of {depth.unit_m!r} m: expected a number"
+    for vector in header.vectors:
+        if not all(map(is_text, (vector.name, vector.role, *vector.names, *vector.units))):
+            yield (
+                f"vector {vector.name!r} with names {vector.names!r} and units {vector.units!r}: expected texts "
+                "that UTF-8 can say"
+            )
+
+
+def _wrong_values(header: EpisodeHeader) -> Iterator[str]:
     topics = header.topics
     if not topics:
         yield "it has neither cameras nor vectors nor depths; expected at least one"
     for topic in sorted({topic for topic in topics if topics.count(topic) > 1}):
         yield f"topic {topic} stands twice; every topic needs its own name"
-    if header.num_steps < 1:
-        yield f"num_steps = {header.num_steps}, expected at least 1"
-    if not 0 < header.rate_hz < float("inf"):
-        yield f"rate_hz = {header.rate_hz}, expected a positive number"
-    if header.start_ns < 0:
-        yield f"start_ns = {header.start_ns}, expected 0 or more"
+    yield from _wrong_grid(header)
     for camera in header.cameras:
         if not _NAME.fullmatch(camera.name) or camera.width < 1 or camera.height < 1:
             yield f"camera '{camera.name}' of {camera.width}x{camera.height} needs a plain name and a size"
     for depth in header.depths:
-        if not _NAME.fullmatch(depth.name) or min(depth.width, depth.height) < 1 or not depth.unit_m > 0:
+        if (
+            not _NAME.fullmatch(depth.name)
+            or min(depth.width, depth.height) < 1
+            or not 0 < depth.unit_m < math.inf
+        ):
             yield (
                 f"depth camera '{depth.name}' of {depth.width}x{depth.height} pixels in units of "
-                f"{depth.unit_m} m needs a plain name, a size and a unit above 0"
+                f"{depth.unit_m} m needs a plain name, a size and a finite unit above 0"
             )
     for vector in header.vectors:
         if not _NAME.fullmatch(vector.name) or vector.role not in ("state", "action") or not vector.names:
             yield f"vector {vector.topic} of {vector.dim} dimensions needs a plain name, a role, a dimension"
         if len(vector.units) != vector.dim:
             yield f"vector {vector.topic} has {vector.dim} names but {len(vector.units)} units"
+
+
+def _wrong_grid(header: EpisodeHeader) -> Iterator[str]:
+    """The steps and their times."""
+    lowest, highest = RATES_HZ
+    if not 1 <= header.num_steps <= MAX_STEPS:
+        yield f"num_steps = {header.num_steps}, expected at least 1 and at most {MAX_STEPS:,}"
+    if header.start_ns < 0:
+        yield f"start_ns = {header.start_ns}, expected 0 or more"
+    if not lowest <= header.rate_hz <= highest:
+        yield f"rate_hz = {header.rate_hz}, expected a positive number from {lowest:g} to {highest:g}"
+    elif (last_ns := step_time_ns(header.start_ns, header.rate_hz, header.num_steps - 1)) > MAX_NS:
+        yield f"start_ns = {header.start_ns}: the last of {header.num_steps} steps is at {last_ns} ns, beyond int64"
 
 
 def episode_records(header: EpisodeHeader, layout: EpisodeLayout) -> dict[str, dict[str, str]]:
@@ -336,7 +273,7 @@ def read_header(
         )
     try:
         return _header(channels, records)
-    except (KeyError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise CorruptEpisode(f"{uri}: metadata does not describe a {PROFILE} file: {error!r}") from error
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from dataclasses import dataclass, field
 
-from dyna_train.episode.profile import CameraTrack, DepthTrack
+from dyna_train.episode.gop import frame_crc
+from dyna_train.episode.profile import MISSING_NS
+from dyna_train.episode.tracks import CameraTrack, DepthTrack
 from dyna_train.video.encode import CameraEncoder
-
-MISSING_NS = -1
-"""Capture time of a step at which a camera has no frame."""
 
 
 @dataclass(slots=True)
@@ -67,9 +65,10 @@ class CameraQueue:
 
     def written(self, packet: bytes, starts_gop: bool) -> None:
         """The next step was written; an empty packet stands for a gap."""
+        step = len(self.frame_bytes)
         self.frame_bytes.append(len(packet))
         crc = 0 if starts_gop else self.gop_crcs.pop()
-        self.gop_crcs.append(zlib.crc32(packet, crc))
+        self.gop_crcs.append(frame_crc(step, packet, crc) if packet else crc)
 
     def skip(self, num_steps: int) -> None:
         """The next steps have no frame."""
@@ -104,16 +103,3 @@ class DepthQueue:
     def skip(self, num_steps: int) -> None:
         """The next steps have no picture."""
         self.capture_ns.extend([MISSING_NS] * num_steps)
-
-
-def gaps_of(capture_ns: list[int]) -> list[tuple[int, int]]:
-    """The stretches without a frame, as (first step, end step)."""
-    gaps: list[tuple[int, int]] = []
-    for step, time_ns in enumerate(capture_ns):
-        if time_ns != MISSING_NS:
-            continue
-        if gaps and gaps[-1][1] == step:
-            gaps[-1] = (gaps[-1][0], step + 1)
-        else:
-            gaps.append((step, step + 1))
-    return gaps

@@ -14,28 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dyna_train.episode.arrays import unpack_arrays
+from dyna_train.episode.base import EpisodeBase
 from dyna_train.episode.channels import ExtraTopic
 from dyna_train.episode.index import CAPTURE_NAME, EpisodeIndex, GopTable
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import (
-    DEPTH_GROUP,
-    STATE_GROUP,
-    VIDEO_GROUP,
-    EpisodeHeader,
-    Role,
-    Tracks,
-    grid_times_ns,
-)
+from dyna_train.episode.profile import DEPTH_GROUP, STATE_GROUP, VIDEO_GROUP, EpisodeHeader, grid_times_ns
 from dyna_train.episode.schemas import Event
 from dyna_train.episode.source import ByteSource, ReadCounters, open_source
 from dyna_train.episode.span import Piece, ReadPlan, Span, Steps, fetch
 from dyna_train.episode.sparse import StoredMessage, read_events, read_extra_messages, read_extra_topics
 from dyna_train.episode.tail import Tail, attachment_data, read_tail
-from dyna_train.errors import BadInput, EpisodeError
+from dyna_train.episode.tracks import Tracks
+from dyna_train.errors import EpisodeError
 from dyna_train.video.pixels import FrameConverter
 
 
-class Episode:
+class Episode(EpisodeBase):
     """An open episode file.
 
     Holds one file handle and, after the first use, the vectors. Picklable: a copy reopens the file. May be
@@ -109,16 +103,6 @@ class Episode:
         """Steps of the grid."""
         return self.table.num_steps
 
-    @cached_property
-    def state_TD(self) -> NDArray[np.float32]:
-        """All state topics side by side in header order, float32 [T, D]; D is 0 without any."""
-        return self._role("state")
-
-    @cached_property
-    def action_TA(self) -> NDArray[np.float32]:
-        """All action topics side by side in header order, float32 [T, A]; A is 0 without any."""
-        return self._role("action")
-
     def vector(self, topic: str) -> NDArray[np.float32]:
         """The vector topic `topic` (`/state/<name>`), float32 [T, D]; read-only.
 
@@ -131,10 +115,10 @@ class Episode:
     def capture_ns(self, topic: str) -> NDArray[np.int64]:
         """When each step of `topic` (`/camera/<name>/video`, `/state/<name>`) was captured, int64 [T] ns.
 
-        -1 where a camera has no frame.
+        -1 where a camera has no frame. Raises BadInput for an unknown topic, CorruptEpisode if the record of the
+        times is damaged.
         """
-        if topic not in self.tracks.topics:
-            raise BadInput(f"{self.uri}: no topic '{topic}'; its topics: {', '.join(self.tracks.topics)}")
+        self._check_topic(topic)
         return self._capture_ns[topic]
 
     def has_frame(self, camera: str) -> NDArray[np.bool_]:
@@ -148,7 +132,7 @@ class Episode:
 
     def extra_topics(self) -> tuple[ExtraTopic, ...]:
         """The topics that no pattern reads, as they were declared."""
-        return read_extra_topics(self._source, self._known_tail)
+        return read_extra_topics(self._known_tail)
 
     def extra_messages(self, topic: str) -> Iterator[StoredMessage]:
         """The messages of an extra topic as they came, in file order; holds one chunk of about 1 MB.
@@ -182,6 +166,7 @@ class Episode:
     def plan(self, *, frame_steps: Steps = (), state_steps: Steps = (), depth_steps: Steps = ()) -> ReadPlan:
         """What a read of these steps needs of the file, for `fetch`: frames of all cameras, all vectors.
 
+        A span holds the GOPs of the steps whole, and keeps the decoded frames of just these steps.
         Raises BadInput for a step outside the episode.
         """
         pieces: list[Piece] = []
@@ -190,19 +175,12 @@ class Episode:
             steps_N = self._checked_steps(steps)
             if len(steps_N) and group in self.table.groups:
                 pieces += [(group, piece) for piece in self.table.groups[group].of_steps(steps_N)]
-        return ReadPlan(self._source, self.tracks, self.table, self._converters, tuple(pieces))
+        planned = frozenset(self._checked_steps(frame_steps).tolist())
+        return ReadPlan(self._source, self.tracks, self.table, self._converters, tuple(pieces), planned)
 
     def close(self) -> None:
         """Release the file handle."""
         self._source.close()
-
-    def __enter__(self) -> Episode:
-        """Itself."""
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        """Close."""
-        self.close()
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """A copy reopens the file, in whatever process it wakes up."""
@@ -210,31 +188,11 @@ class Episode:
             return Episode.open_at, (self.uri, self.tracks, self.table, self._fs)
         return Episode.open, (self.uri, self._fs)
 
-    def __repr__(self) -> str:
-        """What it is, not what is in it."""
-        topics = ", ".join(self.tracks.topics)
-        return f"Episode({self.uri!r}: {self.num_steps} steps at {self.tracks.rate_hz:g} Hz; {topics})"
-
     @property
     def _known_tail(self) -> Tail:
         if self._tail is None:
             self._tail = read_tail(self._source)
         return self._tail
-
-    def _checked_steps(self, steps: Steps) -> NDArray[np.int64]:
-        steps_N = np.asarray(steps, dtype=np.int64).reshape(-1)
-        outside = steps_N[(steps_N < 0) | (steps_N >= self.num_steps)]
-        if len(outside):
-            raise BadInput(
-                f"{self.uri}: step {outside[0]} is outside the episode; expected 0 <= step < {self.num_steps}"
-            )
-        return steps_N
-
-    def _role(self, role: Role) -> NDArray[np.float32]:
-        kept = np.array([track.role == role for track in self.tracks.vectors for _ in track.names], bool)
-        joined = np.ascontiguousarray(self._vectors_TD[:, kept])
-        joined.flags.writeable = False
-        return joined
 
     @cached_property
     def _vectors_TD(self) -> NDArray[np.float32]:
@@ -251,4 +209,7 @@ class Episode:
         (record,) = self._source.read([(place.offset, place.offset + place.length)])
         _, skew = unpack_arrays(attachment_data(self.uri, record, place), what=f"{self.uri}: {CAPTURE_NAME}")
         grid_T = grid_times_ns(self.header.start_ns, self.tracks.rate_hz, self.num_steps)
-        return {topic: grid_T + skew_T for topic, skew_T in skew.items()}
+        times = {topic: grid_T + skew_T for topic, skew_T in skew.items()}
+        for capture_T in times.values():
+            capture_T.flags.writeable = False  # shared by everybody who asks
+        return times

@@ -15,6 +15,8 @@ from typing import Any
 from mcap.records import Schema
 
 from dyna_train.episode import wire
+from dyna_train.episode.profile import SECOND_NS
+from dyna_train.episode.values import is_text
 from dyna_train.errors import BadInput, CorruptEpisode
 
 VIDEO_SCHEMA = "foxglove.CompressedVideo"
@@ -26,7 +28,6 @@ FIRST_EXTRA_SCHEMA_ID = 5
 PROTOBUF, JSON = "protobuf", "json"
 DEPTH_ENCODING = "16UC1"
 
-_SECOND_NS = 1_000_000_000
 _SECONDS_BYTES = _NANOS_BYTES = 5  # as varints: 34 billion seconds, and any count of nanoseconds
 _LENGTH_BYTES = 4  # as varint: a frame of up to 256 MiB
 _TIMESTAMP_BYTES = 2 + 1 + _SECONDS_BYTES + 1 + _NANOS_BYTES
@@ -113,6 +114,12 @@ def encode_depth(capture_ns: int, frame_id: str, width: int, height: int, data: 
     )
 
 
+def depth_bytes(frame_id: str, width: int, height: int) -> int:
+    """Bytes of every message of one depth camera."""
+    rows_bytes = 2 * width * height
+    return len(encode_depth(0, frame_id, width, height, b"")) - 1 + len(wire.varint(rows_bytes)) + rows_bytes
+
+
 def parse_depth(payload: bytes | memoryview) -> RawImage:
     """The fields of a `foxglove.RawImage`; copies no pixels. Raises CorruptEpisode if it is none."""
     fields = dict(wire.fields(memoryview(payload)))
@@ -133,13 +140,16 @@ def vector_head(dim: int) -> bytes:
 
 
 def encode_event(event: Event) -> bytes:
-    """A `dyna.Event`. Raises BadInput for data that JSON cannot say."""
+    """A `dyna.Event`. Raises BadInput for a name that is no text, and for data that JSON cannot say."""
+    what = f"event {event.name!r} at {event.time_ns} ns"
+    if not is_text(event.name):
+        raise BadInput(f"{what}: expected a name that UTF-8 can say")
     try:
         return json.dumps(
             {"name": event.name, "data": dict(event.data)}, ensure_ascii=False, allow_nan=False
         ).encode()
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"event '{event.name}' at {event.time_ns} ns: {error}; expected plain JSON") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(f"{what}: {error}; expected plain JSON") from error
 
 
 def parse_event(time_ns: int, payload: bytes | memoryview) -> Event:
@@ -147,7 +157,7 @@ def parse_event(time_ns: int, payload: bytes | memoryview) -> Event:
     try:
         found = json.loads(bytes(payload))
         return Event(time_ns, found["name"], found["data"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptEpisode(f"the event at {time_ns} ns is not readable: {error!r}") from error
 
 
@@ -163,14 +173,14 @@ def schemas() -> tuple[Schema, ...]:
 
 def _timestamp(time_ns: int) -> bytes:
     """Field 1 of every foxglove message, always of one length."""
-    seconds, nanos = divmod(time_ns, _SECOND_NS)
+    seconds, nanos = divmod(time_ns, SECOND_NS)
     parts = wire.padded_number(1, seconds, _SECONDS_BYTES) + wire.padded_number(2, nanos, _NANOS_BYTES)
     return wire.block(1, parts)
 
 
 def _timestamp_of(fields: dict[int, int | memoryview]) -> int:
     timestamp = dict(wire.fields(wire.bytes_of(fields, 1)))
-    return wire.int_of(timestamp, 1) * _SECOND_NS + wire.int_of(timestamp, 2)
+    return wire.int_of(timestamp, 1) * SECOND_NS + wire.int_of(timestamp, 2)
 
 
 def _text_of(fields: dict[int, int | memoryview], number: int) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import weakref
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +18,13 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from dyna_train.episode.layout import LOCAL_STORE, REMOTE_STORE
-from dyna_train.errors import EpisodeError, TruncatedEpisode
+from dyna_train.errors import DynaError, EpisodeError, TruncatedEpisode
 from dyna_train.files import open_store
 
 Range = tuple[int, int]
 """First byte and end byte."""
 
-_MAX_THREADS = 16
+_MAX_THREADS = 16  # requests under way at a store that cannot wait for many by itself
 
 
 @dataclass(slots=True)
@@ -35,11 +38,68 @@ class ReadCounters:
 
 
 def open_source(uri: str | Path, fs: fsspec.AbstractFileSystem | None) -> ByteSource:
-    """The source of `uri`; fs: its filesystem, if the caller has it. Raises EpisodeError if absent."""
-    store, path = (fs, str(uri)) if fs is not None else open_store(uri)
+    """The source of `uri`; fs: its filesystem, if the caller has it.
+
+    Raises EpisodeError for an address that leads to no file; OSError if its disk or store fails.
+    """
+    store, path = (fs, str(uri)) if fs is not None else store_of(uri)
     if isinstance(store, LocalFileSystem):
-        return LocalSource.open(str(uri), open_store(uri)[1])
+        return LocalSource.open(str(uri), store_of(uri)[1])
     return RemoteSource(str(uri), store, path)
+
+
+def store_of(uri: str | Path) -> tuple[fsspec.AbstractFileSystem, str]:
+    """As `open_store`; raises EpisodeError for an address that no store can be made of."""
+    try:
+        return open_store(uri)
+    except Exception as error:  # fsspec and every store below it has errors of its own
+        raise EpisodeError(
+            f"{uri}: not an address to read from ({type(error).__name__}: {error}); expected a path, or the "
+            "address of a file in a store whose module is installed"
+        ) from error
+
+
+def open_local(uri: str, path: str) -> int:
+    """A handle to read a local file by.
+
+    Raises EpisodeError for a path that leads to no file that may be read; OSError if the disk fails.
+    """
+    shown = uri or "''"
+    try:
+        mode = os.stat(path).st_mode  # looked at before it is opened: a pipe would wait, a device may act
+        if not stat.S_ISREG(mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "a device or pipe"
+            raise EpisodeError(f"{shown}: {kind}; expected an episode file")
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _missing(uri) from error
+    except PermissionError as error:
+        raise EpisodeError(f"{shown}: no permission to read it; expected an episode file") from error
+    except ValueError as error:
+        raise EpisodeError(f"{uri!r}: not a path ({error}); expected an episode file") from error
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):
+            raise
+        raise EpisodeError(f"{uri}: not a path ({error.strerror}); expected an episode file") from error
+
+
+@contextmanager
+def store_errors(uri: str) -> Iterator[None]:
+    """Around reads of a store: EpisodeError if the file is absent, else OSError, whatever its library calls it.
+
+    A store that fails says nothing of the episode, and may work again later.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise _missing(uri) from error
+    except OSError as error:
+        error.add_note(f"while reading {uri}")
+        raise
+    except (DynaError, MemoryError):
+        raise
+    except Exception as error:  # stores have errors of their own kinds, without a common base
+        raise OSError(f"{uri}: its store answered {type(error).__name__}: {error}") from error
 
 
 def read_ranges(wanted: Sequence[tuple[ByteSource, Sequence[Range]]]) -> list[list[memoryview]]:
@@ -78,11 +138,8 @@ class LocalSource:
 
     @classmethod
     def open(cls, uri: str, path: str) -> LocalSource:
-        """Open the file. Raises EpisodeError if there is none."""
-        try:
-            return cls(uri, os.open(path, os.O_RDONLY))
-        except (FileNotFoundError, IsADirectoryError) as error:
-            raise _missing(uri) from error
+        """Open the file; errors as `open_local`."""
+        return cls(uri, open_local(uri, path))
 
     def size(self) -> int:
         """Bytes of the file."""
@@ -138,14 +195,13 @@ class RemoteSource:
 
     def size(self) -> int:
         """Bytes of the file."""
-        return int(self.filesystem().size(self.path))
+        with store_errors(self.uri):
+            return int(self.filesystem().size(self.path))
 
     def tail(self, length: int) -> bytes:
         """The last `length` bytes, or the whole file if it is shorter: one suffix request."""
-        try:
+        with store_errors(self.uri):
             data: bytes = self.filesystem().cat_file(self.path, start=-length)
-        except FileNotFoundError as error:
-            raise _missing(self.uri) from error
         self.counters.requests += 1
         self.counters.bytes += len(data)
         return data
@@ -159,10 +215,8 @@ class RemoteSource:
 
     def read_one(self, part: Range) -> bytes:
         """The bytes of one range; fewer where the file ends before it does."""
-        try:
+        with store_errors(self.uri):
             data: bytes = self.filesystem().cat_file(self.path, start=part[0], end=part[1])
-        except FileNotFoundError as error:
-            raise _missing(self.uri) from error
         return data
 
     def close(self) -> None:
@@ -204,12 +258,10 @@ def _ask(asked: Sequence[tuple[RemoteSource, Range]]) -> list[bytes]:
         with ThreadPoolExecutor(min(_MAX_THREADS, len(asked))) as pool:
             return list(pool.map(lambda one: one[0].read_one(one[1]), asked))
     starts, ends = [part[0] for _, part in asked], [part[1] for _, part in asked]
-    try:
+    with store_errors(", ".join(sorted({source.uri for source, _ in asked}))):
         parts: list[bytes] = fs.cat_ranges(
             [source.path for source, _ in asked], starts, ends, on_error="raise"
         )
-    except FileNotFoundError as error:
-        raise _missing(", ".join(sorted({source.uri for source, _ in asked}))) from error
     return parts
 
 
@@ -234,7 +286,9 @@ def _split(ranges: Sequence[Range], parts: Sequence[tuple[Range, bytes]]) -> lis
 
 
 def _missing(uri: str) -> EpisodeError:
-    return EpisodeError(f"{uri}: no such episode file; check that the manifest and the store belong together")
+    return EpisodeError(
+        f"{uri}: no such episode file; check the path; in training, that manifest and store belong together"
+    )
 
 
 def _short(uri: str, found: int, needed: int) -> TruncatedEpisode:

@@ -20,14 +20,15 @@ import zstandard
 from numpy.typing import NDArray
 
 from dyna_train.episode.blocks import VectorPlaces, vector_places
-from dyna_train.episode.container import MESSAGE_HEAD_BYTES
-from dyna_train.episode.gop import GopFrames, message_payloads, split_gop
+from dyna_train.episode.container import MESSAGE_HEAD_BYTES, message_payloads, unpacked
+from dyna_train.episode.gop import GopFrames, split_gop
 from dyna_train.episode.index import GopTable
-from dyna_train.episode.profile import DEPTH_GROUP, STATE_GROUP, VIDEO_GROUP, Tracks
-from dyna_train.episode.schemas import parse_depth, video_head_bytes
+from dyna_train.episode.profile import DEPTH_GROUP, STATE_GROUP, VIDEO_GROUP
+from dyna_train.episode.schemas import depth_bytes, parse_depth, video_head_bytes
 from dyna_train.episode.source import ByteSource, Range, read_ranges
+from dyna_train.episode.tracks import Tracks
 from dyna_train.errors import BadInput, CorruptEpisode, MissingFrame
-from dyna_train.video.pixels import FrameConverter
+from dyna_train.video.pixels import FrameConverter, room_for
 
 Output = Literal["rgb", "yuv420"]
 Steps = Sequence[int] | NDArray[np.int64]
@@ -45,11 +46,45 @@ class ReadPlan:
     table: GopTable
     converters: Mapping[str, FrameConverter]
     pieces: tuple[Piece, ...]
+    frame_steps: frozenset[int]
+    """Steps whose decoded frames a span keeps."""
 
     @property
     def ranges(self) -> list[Range]:
         """First and end byte of each piece."""
         return [self.table.groups[group].range(piece) for group, piece in self.pieces]
+
+
+def step_numbers(steps: Steps, num_steps: int, *, where: str) -> NDArray[np.int64]:
+    """The asked steps as int64 [N]. Raises BadInput for what is no step number, or none of 0 .. num_steps - 1."""
+    steps_N = whole_numbers(steps, where=f"{where}: steps")
+    outside = steps_N[(steps_N < 0) | (steps_N >= num_steps)]
+    if outside.size:
+        raise BadInput(f"{where}: step {outside[0]} is outside the episode; expected 0 <= step < {num_steps}")
+    return steps_N
+
+
+def whole_numbers(asked: Steps, *, where: str) -> NDArray[np.int64]:
+    """What was asked for as int64 [N]. Raises BadInput for a mask, floats, texts: numpy would take them all."""
+    try:
+        asked_N = np.asarray(asked)
+        if asked_N.size == 0:
+            return np.empty(0, np.int64)
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"{where} {asked!r:.80}: expected whole numbers ({error})") from error
+    if asked_N.dtype.kind not in "iu" or asked_N.ndim > 1:
+        advice = "; of a mask take np.flatnonzero" if asked_N.dtype.kind == "b" else ""
+        raise BadInput(
+            f"{where} are {asked_N.dtype} {list(asked_N.shape)}, expected a list of whole numbers{advice}"
+        )
+    return asked_N.astype(np.int64).reshape(-1)
+
+
+def checked_size(size: tuple[int, int]) -> tuple[int, int]:
+    """Refuse a size that is not (height, width) in whole pixels."""
+    if len(size) != 2 or not all(isinstance(side, int | np.integer) and side > 0 for side in size):
+        raise BadInput(f"size is {size!r}, expected (height, width) in whole pixels, both above 0")
+    return size
 
 
 def fetch(plans: Sequence[ReadPlan]) -> list[Span]:
@@ -72,13 +107,14 @@ def fetch(plans: Sequence[ReadPlan]) -> list[Span]:
 class Span:
     """Stretches of one episode in memory, compressed; every GOP is decoded once for all windows it serves.
 
-    Decoded frames stay until the span is dropped: 0.5 MB each at 640x480.
+    Decoded frames of the planned steps stay until the span is dropped: 0.5 MB each at 640x480. Used by one
+    thread at a time.
     """
 
     def __init__(self, plan: ReadPlan, data: Mapping[Piece, memoryview]) -> None:
         self._plan = plan
         self._data = data
-        self._packets: dict[int, list[dict[int, memoryview]]] = {}
+        self._packets: dict[int, dict[int, dict[int, memoryview]]] = {}
         self._frames: dict[tuple[int, int], GopFrames] = {}
 
     @property
@@ -110,11 +146,13 @@ class Span:
         number = plan.tracks.camera(camera, where=plan.source.uri)
         track = plan.tracks.cameras[number]
         steps_N = self._checked(VIDEO_GROUP, steps)
-        height, width = size or (track.height, track.width)
+        height, width = (track.height, track.width) if size is None else checked_size(size)
+        if output not in ("rgb", "yuv420"):
+            raise BadInput(f"output is {output!r}, expected 'rgb' or 'yuv420'")
         shape = (height, width, 3)
         if output == "yuv420":
             shape = ((height + height % 2) * 3 // 2, width + width % 2)  # type: ignore[assignment]
-        frames = _room(out, (len(steps_N), *shape))
+        frames = room_for(out, (len(steps_N), *shape))
         converter = plan.converters[camera]
         first_place: dict[int, int] = {}
         for place, step in sorted(enumerate(steps_N.tolist()), key=lambda one: one[1]):
@@ -157,10 +195,11 @@ class Span:
 
         Raises BadInput for a step that is not in the span, CorruptEpisode naming the damaged block.
         """
-        if not topics or not len(steps):
+        asked_N = step_numbers(steps, self._plan.table.num_steps, where=self._plan.source.uri)
+        if not topics or not len(asked_N):
             dims = [self._plan.tracks.vectors[topic].dim for topic in topics]
-            return np.empty((len(steps), sum(dims)), np.float32)
-        steps_N = self._checked(STATE_GROUP, steps)
+            return np.empty((len(asked_N), sum(dims)), np.float32)
+        steps_N = self._checked(STATE_GROUP, asked_N)
         length = self._plan.table.groups[STATE_GROUP].steps
         row_of_piece_K, steps_TB = self._state
         rows_N = row_of_piece_K[steps_N // length] + steps_N % length
@@ -173,13 +212,13 @@ class Span:
         """
         number = self._plan.tracks.depth(name, where=self._plan.source.uri)
         track = self._plan.tracks.depths[number]
-        channel = len(self._plan.tracks.cameras) + len(self._plan.tracks.vectors) + number + 1
+        channel = self._plan.tracks.channel_id(track.topic)
         steps_N = self._checked(DEPTH_GROUP, steps)
         pictures = np.empty((len(steps_N), track.height, track.width), np.uint16)
         for piece in self._plan.table.groups[DEPTH_GROUP].of_steps(steps_N):
             what = self._what(DEPTH_GROUP, piece)
-            data = memoryview(self._unpacked(DEPTH_GROUP, piece, None))
-            found = {step: part for one, step, part in message_payloads(data, what=what) if one == channel}
+            messages = message_payloads(memoryview(self._unpacked(DEPTH_GROUP, piece)), what=what)
+            found = {one.sequence: one.payload for one in messages if one.channel == channel}
             for place in np.flatnonzero(steps_N // self._plan.table.groups[DEPTH_GROUP].steps == piece):
                 step = int(steps_N[place])
                 if step not in found:
@@ -198,7 +237,7 @@ class Span:
     def _checked(self, group: str, steps: Steps) -> NDArray[np.int64]:
         """The steps as an array, all of them in the span."""
         table = self._plan.table
-        steps_N = np.asarray(steps, dtype=np.int64).reshape(-1)
+        steps_N = step_numbers(steps, table.num_steps, where=self._plan.source.uri)
         pieces = table.groups[group].of_steps(steps_N) if group in table.groups else []
         if not self.holds([(group, piece) for piece in pieces]) or (
             group not in table.groups and len(steps_N)
@@ -215,18 +254,22 @@ class Span:
         if (camera, gop) not in self._frames:
             plan = self._plan
             if gop not in self._packets:
-                heads = [video_head_bytes(track.name) for track in plan.tracks.cameras]
+                heads = {
+                    plan.tracks.channel_id(track.topic): video_head_bytes(track.name)
+                    for track in plan.tracks.cameras
+                }
                 steps = plan.table.steps_of(VIDEO_GROUP, gop)
                 self._packets[gop] = split_gop(
                     self._data[VIDEO_GROUP, gop], steps, heads, what=self._what(VIDEO_GROUP, gop)
                 )
+            track = plan.tracks.cameras[camera]
             crc = int(plan.table.groups[VIDEO_GROUP].crc_NK[camera, gop])
             start, _ = plan.table.groups[VIDEO_GROUP].range(gop)
-            what = (
-                f"{plan.source.uri}: camera {plan.tracks.cameras[camera].name}, GOP {gop} from byte {start:,}"
+            what = f"{plan.source.uri}: camera {track.name}, GOP {gop} from byte {start:,}"
+            packets = self._packets[gop][plan.tracks.channel_id(track.topic)]
+            self._frames[camera, gop] = GopFrames.checked(
+                packets, crc, plan.frame_steps, plan.source.counters, what
             )
-            packets = self._packets[gop][camera]
-            self._frames[camera, gop] = GopFrames.checked(packets, crc, plan.source.counters, what)
         return self._frames[camera, gop]
 
     @cached_property
@@ -240,38 +283,36 @@ class Span:
         row_of_piece_K = np.zeros(held[-1] + 1, np.int64)
         blocks, row = [], 0
         for piece in held:
-            num_steps = len(self._plan.table.steps_of(STATE_GROUP, piece))
-            blocks.append(self._unpacked(STATE_GROUP, piece, num_steps * self._places.step_bytes))
+            blocks.append(self._unpacked(STATE_GROUP, piece))
             row_of_piece_K[piece] = row
-            row += num_steps
+            row += len(self._plan.table.steps_of(STATE_GROUP, piece))
         joined = blocks[0] if len(blocks) == 1 else b"".join(blocks)
         return row_of_piece_K, np.frombuffer(joined, np.uint8).reshape(row, self._places.step_bytes)
 
-    def _unpacked(self, group: str, piece: int, size: int | None) -> bytes:
-        """The records of a zstd piece, checked; its size first, lest a damaged one be allocated."""
+    def _unpacked(self, group: str, piece: int) -> bytes:
+        """The records of a zstd piece, checked; a depth piece has fewer bytes where a camera has gaps."""
         part, what = self._data[group, piece], self._what(group, piece)
         crc = int(self._plan.table.groups[group].crc_NK[0, piece])
+        most = len(self._plan.table.steps_of(group, piece)) * self._step_bytes(group)
         try:
-            found = zstandard.frame_content_size(part)
-            wanted = self._most_bytes(piece) if size is None else size
-            data: bytes = zstandard.ZstdDecompressor().decompress(part) if found <= wanted else b""
+            data = unpacked(part, most)
         except zstandard.ZstdError as error:
             raise CorruptEpisode(f"{what}: not readable as zstd: {error}; fetch the file again") from error
-        if (size is not None and len(data) != size) or zlib.crc32(data) != crc:
+        if (group == STATE_GROUP and len(data) != most) or zlib.crc32(data) != crc:
             raise CorruptEpisode(
-                f"{what}: {found:,} bytes with crc32 {zlib.crc32(data):08x}, expected {wanted:,} with {crc:08x}; "
-                "fetch the file again"
+                f"{what}: {len(data):,} bytes with crc32 {zlib.crc32(data):08x}, expected {most:,} with "
+                f"{crc:08x}; fetch the file again"
             )
         return data
 
-    def _most_bytes(self, piece: int) -> int:
-        """The most that a depth piece can hold: all its pictures and their heads."""
-        tracks = self._plan.tracks.depths
-        step = sum(
-            2 * track.width * track.height + MESSAGE_HEAD_BYTES + 128 + len(track.name.encode())
-            for track in tracks
+    def _step_bytes(self, group: str) -> int:
+        """Bytes of the records of one step that is not in a gap."""
+        if group == STATE_GROUP:
+            return self._places.step_bytes
+        return sum(
+            MESSAGE_HEAD_BYTES + depth_bytes(track.name, track.width, track.height)
+            for track in self._plan.tracks.depths
         )
-        return len(self._plan.table.steps_of(DEPTH_GROUP, piece)) * step
 
     def _what(self, group: str, piece: int) -> str:
         """A piece, for messages."""
@@ -279,12 +320,3 @@ class Span:
         start, _ = self._plan.table.groups[group].range(piece)
         kind = {VIDEO_GROUP: "GOP", STATE_GROUP: "state block", DEPTH_GROUP: "depth chunk"}[group]
         return f"{self._plan.source.uri}: {kind} of steps {steps.start}-{steps.stop - 1} from byte {start:,}"
-
-
-def _room(out: NDArray[np.uint8] | None, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """`out` if it fits, or a new array. Raises BadInput for one that does not."""
-    if out is None:
-        return np.empty(shape, np.uint8)
-    if out.shape != shape or out.dtype != np.uint8:
-        raise BadInput(f"out is {out.dtype} {list(out.shape)}, expected uint8 {list(shape)}")
-    return out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 from typing import NamedTuple
@@ -14,18 +14,15 @@ from mcap.data_stream import ReadDataStream
 from mcap.exceptions import EndOfFile
 from mcap.opcode import Opcode
 from mcap.records import Channel, Chunk, Message, Schema
-from mcap.stream_reader import StreamReader
 
 from dyna_train.episode.channels import THEIR_GROUP, ExtraTopic
-from dyna_train.episode.container import FOOTER_BYTES, MAGIC, RECORD_HEAD_BYTES
+from dyna_train.episode.container import RECORD_HEAD_BYTES, RawMessage, message_payloads, unpacked
 from dyna_train.episode.index import ChunkTable
 from dyna_train.episode.profile import EVENT_GROUP, EVENT_TOPIC, EXTRA_GROUP
 from dyna_train.episode.schemas import Event, parse_event
 from dyna_train.episode.source import ByteSource, Range
 from dyna_train.episode.tail import Tail
 from dyna_train.errors import BadInput, CorruptEpisode
-
-_END_BYTES = FOOTER_BYTES + len(MAGIC)
 
 
 class StoredMessage(NamedTuple):
@@ -42,17 +39,16 @@ def read_events(source: ByteSource, tail: Tail) -> list[Event]:
     ids = {channel.id for channel in tail.channels if channel.topic == EVENT_TOPIC}
     events = []
     for what, message in _messages(source, tail, EVENT_GROUP, EVENT_TOPIC):
-        if message.channel_id not in ids:
-            raise CorruptEpisode(f"{what}: a message of channel {message.channel_id} among the events")
-        events.append(event_of(what, message.log_time, message.data))
+        if message.channel not in ids:
+            raise CorruptEpisode(f"{what}: a message of channel {message.channel} among the events")
+        events.append(event_of(what, message.log_ns, message.payload))
     return sorted(events, key=lambda event: event.time_ns)
 
 
-def read_extra_topics(source: ByteSource, tail: Tail) -> tuple[ExtraTopic, ...]:
-    """The extra topics as they were declared. Raises CorruptEpisode if the summary is damaged."""
+def read_extra_topics(tail: Tail) -> tuple[ExtraTopic, ...]:
+    """The extra topics as they were declared."""
     extras = [channel for channel in tail.channels if channel.metadata.get("group") == EXTRA_GROUP]
-    schemas = _summary_schemas(source) if any(channel.schema_id for channel in extras) else {}
-    return tuple(without_group(stored_topic(channel, schemas)) for channel in extras)
+    return tuple(without_group(stored_topic(channel, tail.schemas)) for channel in extras)
 
 
 def read_extra_messages(source: ByteSource, tail: Tail, topic: str) -> Iterator[StoredMessage]:
@@ -63,18 +59,21 @@ def read_extra_messages(source: ByteSource, tail: Tail, topic: str) -> Iterator[
     known = {
         channel.topic: channel.id for channel in tail.channels if channel.metadata.get("group") == EXTRA_GROUP
     }
-    if topic not in known:
-        raise BadInput(
-            f"{source.uri}: no extra topic '{topic}'; its extra topics: {', '.join(known) or 'none'}"
-        )
+    check_extra(source.uri, topic, known)
     return (
-        stored_message(message)
+        StoredMessage(message.log_ns, message.publish_ns, message.sequence, bytes(message.payload))
         for _, message in _messages(source, tail, EXTRA_GROUP, topic)
-        if message.channel_id == known[topic]
+        if message.channel == known[topic]
     )
 
 
-def event_of(what: str, time_ns: int, data: bytes) -> Event:
+def check_extra(uri: str, topic: str, known: Collection[str]) -> None:
+    """Raises BadInput if `topic` is none of the extra topics `known`."""
+    if topic not in known:
+        raise BadInput(f"{uri}: no extra topic '{topic}'; its extra topics: {', '.join(known) or 'none'}")
+
+
+def event_of(what: str, time_ns: int, data: bytes | memoryview) -> Event:
     """The event of one message. Raises CorruptEpisode that starts with `what`."""
     try:
         return parse_event(time_ns, data)
@@ -88,8 +87,10 @@ def stored_message(message: Message) -> StoredMessage:
 
 
 def without_group(topic: ExtraTopic) -> ExtraTopic:
-    """The topic as it was declared: the writer adds the group to its metadata."""
+    """The topic as it was declared: the writer adds its group to the metadata. One without it is that already."""
     metadata = dict(topic.metadata)
+    if metadata.get("group") != EXTRA_GROUP:
+        return topic
     del metadata["group"]
     if THEIR_GROUP in metadata:
         metadata["group"] = metadata.pop(THEIR_GROUP)
@@ -109,7 +110,7 @@ def stored_topic(channel: Channel, schemas: Mapping[int, Schema]) -> ExtraTopic:
     )
 
 
-def _messages(source: ByteSource, tail: Tail, group: str, topic: str) -> Iterator[tuple[str, Message]]:
+def _messages(source: ByteSource, tail: Tail, group: str, topic: str) -> Iterator[tuple[str, RawMessage]]:
     """Every message of the chunks of `group` in file order, each with what its place is called in errors.
 
     topic: the one that is wanted, for errors.
@@ -118,12 +119,8 @@ def _messages(source: ByteSource, tail: Tail, group: str, topic: str) -> Iterato
         what = f"{source.uri}: {topic}, in the {group} chunk from byte {start:,}"
         (record,) = source.read([(start, end)])
         data = _chunk_data(bytes(record), what)
-        stream = ReadDataStream(BytesIO(data))
-        while stream.count < len(data):
-            opcode, length = stream.read1(), stream.read8()
-            if opcode != Opcode.MESSAGE:
-                raise CorruptEpisode(f"{what}: a record of opcode {opcode} among the messages")
-            yield what, Message.read(stream, length)
+        for message in message_payloads(memoryview(data), what=what):
+            yield what, message
 
 
 def _chunk_ranges(table: ChunkTable | None) -> list[Range]:
@@ -134,42 +131,24 @@ def _chunk_ranges(table: ChunkTable | None) -> list[Range]:
 
 
 def _chunk_data(record: bytes, what: str) -> bytes:
-    """The records inside a chunk record, checked; their size first, lest a damaged one be allocated."""
+    """The records inside a chunk record, checked."""
     try:
         opcode, length = struct.unpack_from("<BQ", record)
         chunk = Chunk.read(ReadDataStream(BytesIO(record[RECORD_HEAD_BYTES:])))
-        size = zstandard.frame_content_size(chunk.data)
-        is_ours = (opcode, length, chunk.compression) == (
-            Opcode.CHUNK,
-            len(record) - RECORD_HEAD_BYTES,
-            "zstd",
-        )
-        if not is_ours or size != chunk.uncompressed_size:
+        if (opcode, length, chunk.compression) != (Opcode.CHUNK, len(record) - RECORD_HEAD_BYTES, "zstd"):
             raise CorruptEpisode(
-                f"{what}: expected a zstd chunk of {len(record):,} bytes, found opcode {opcode}, compression "
-                f"'{chunk.compression}', {size:,} bytes inside where {chunk.uncompressed_size:,} should be; "
-                "fetch the file again"
+                f"{what}: expected a zstd chunk of {len(record):,} bytes, found opcode {opcode} of "
+                f"{length + RECORD_HEAD_BYTES:,}, compression '{chunk.compression}'; fetch the file again"
             )
-        data: bytes = zstandard.ZstdDecompressor().decompress(chunk.data)
-    except (struct.error, UnicodeDecodeError, EndOfFile, zstandard.ZstdError) as error:
+        data = unpacked(chunk.data, chunk.uncompressed_size)
+    except (struct.error, UnicodeDecodeError, EndOfFile, OverflowError, zstandard.ZstdError) as error:
         raise CorruptEpisode(
-            f"{what}: not readable as a zstd chunk: {error!r}; fetch the file again"
+            f"{what}: not readable as a zstd chunk: {type(error).__name__} {error}; fetch the file again"
         ) from error
     crc = zlib.crc32(data)
-    if crc != chunk.uncompressed_crc:
+    if (len(data), crc) != (chunk.uncompressed_size, chunk.uncompressed_crc):
         raise CorruptEpisode(
-            f"{what}: crc32 {crc:08x}, expected {chunk.uncompressed_crc:08x}; fetch the file again"
+            f"{what}: {len(data):,} bytes with crc32 {crc:08x}, expected {chunk.uncompressed_size:,} with "
+            f"{chunk.uncompressed_crc:08x}; fetch the file again"
         )
     return data
-
-
-def _summary_schemas(source: ByteSource) -> dict[int, Schema]:
-    """The schemas by id, from the file's summary."""
-    size = source.size()
-    (end,) = source.read([(size - _END_BYTES, size)])
-    start, _, crc = struct.unpack_from("<QQI", end, RECORD_HEAD_BYTES)
-    (summary,) = source.read([(start, size - len(MAGIC))])
-    if zlib.crc32(summary[:-4]) != crc:
-        raise CorruptEpisode(f"{source.uri}: the summary from byte {start:,} changed while it was read")
-    records = StreamReader(BytesIO(bytes(summary) + MAGIC), skip_magic=True).records
-    return {record.id: record for record in records if isinstance(record, Schema)}

@@ -11,9 +11,10 @@ from io import BytesIO
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import EndOfFile
 from mcap.opcode import Opcode
-from mcap.records import AttachmentIndex, Channel, Footer, Metadata, MetadataIndex, SummaryOffset
+from mcap.records import AttachmentIndex, Channel, Footer, Metadata, MetadataIndex, Schema, SummaryOffset
 
 from dyna_train.episode.container import (
+    END_BYTES,
     FOOTER_BYTES,
     MAGIC,
     RECORD_HEAD_BYTES,
@@ -27,19 +28,20 @@ from dyna_train.errors import CorruptEpisode, EpisodeError, TruncatedEpisode
 
 TAIL_BYTES = 64 * 1024
 _SCAN_BYTES = 4096
-_END_BYTES = FOOTER_BYTES + len(MAGIC)
 _FOOTER_HEAD = struct.pack("<BQ", Opcode.FOOTER, FOOTER_BYTES - RECORD_HEAD_BYTES)
 _SUMMARY_OFFSET_HEAD = struct.pack("<BQ", Opcode.SUMMARY_OFFSET, SUMMARY_OFFSET_BYTES - RECORD_HEAD_BYTES)
 _KINDS = {code.value: code.name for code in Opcode}
+_NOWHERE = Place(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What the end of a file says: header, index, channels, and where its attachments lie by name."""
+    """What the end of a file says: header, index, channels, schemas by id, and where its attachments lie by name."""
 
     header: EpisodeHeader
     index: EpisodeIndex
     channels: tuple[Channel, ...]
+    schemas: Mapping[int, Schema]
     attachments: Mapping[str, Place]
 
 
@@ -50,6 +52,10 @@ def read_tail(source: ByteSource) -> Tail:
     """
     tail = source.tail(TAIL_BYTES)
     footer = _footer(source, tail)
+    if not (footer.summary_start and footer.summary_offset_start and footer.summary_crc):
+        raise _rewritten(
+            source.uri, "an MCAP file without summary, summary offsets or checksum of the summary"
+        )
     groups = _summary_groups(source, tail, footer)
     window = _Window(source, tail, base=footer.summary_offset_start - groups.at)
     attachments, metadata = _indexes(source.uri, window, groups)
@@ -57,15 +63,14 @@ def read_tail(source: ByteSource) -> Tail:
     window.reach(min([footer.summary_start, *(place.offset for place in (*wanted, *metadata))]))
     _check_summary(source.uri, window, footer)
     if not wanted:
-        raise EpisodeError(
-            f"{source.uri}: an MCAP file without the attachment {INDEX_NAME}; expected an episode file. "
-            "If another tool rewrote one, dyna-train regroup restores it"
-        )
+        raise _rewritten(source.uri, f"an MCAP file without the attachment {INDEX_NAME}")
     data = attachment_data(source.uri, window.at(wanted[0]), wanted[0])
     index = EpisodeIndex.from_bytes(data, uri=source.uri)
+    _check_first_chunk(source.uri, window.at(groups.places.get(Opcode.CHUNK_INDEX, _NOWHERE)), index)
     channels = tuple(map(Channel.read, _records(window, groups, Opcode.CHANNEL)))
     header = _header(source.uri, window, channels, metadata, index)
-    return Tail(header, index, channels, attachments)
+    schemas = {one.id: one for one in map(Schema.read, _records(window, groups, Opcode.SCHEMA))}
+    return Tail(header, index, channels, schemas, attachments)
 
 
 def attachment_data(uri: str, record: bytes | memoryview, place: Place) -> memoryview:
@@ -81,6 +86,53 @@ def attachment_data(uri: str, record: bytes | memoryview, place: Place) -> memor
     for _ in range(2):
         at += 4 + int(struct.unpack_from("<I", view, at)[0])
     return view[at + 8 : -4]
+
+
+def cut_error(source: ByteSource, size: int) -> EpisodeError:
+    """Why a file of `size` bytes has no end; walks its records to the one that is not whole.
+
+    A record of a kind that cannot be ends the walk: zeros would be so many records of nine bytes.
+    """
+    (magic,) = source.read([(0, min(size, len(MAGIC)))])
+    if magic != MAGIC[:size]:
+        return EpisodeError(f"{source.uri}: not an MCAP file; expected an episode file")
+    at, first, heads = len(MAGIC), 0, memoryview(b"")
+    while at + RECORD_HEAD_BYTES <= size:
+        if at + RECORD_HEAD_BYTES > first + len(heads):  # the small records between two chunks are one read
+            first = at
+            (heads,) = source.read([(at, min(at + _SCAN_BYTES, size))])
+        head = heads[at - first : at - first + RECORD_HEAD_BYTES]
+        opcode, length = struct.unpack("<BQ", head)
+        end = at + RECORD_HEAD_BYTES + length
+        if opcode == 0:
+            return CorruptEpisode(
+                f"{source.uri}: no record at byte {at:,}, which is 0, and no closing magic at the end of the "
+                f"{size:,} bytes; fetch the file again, or save what is whole with dyna-train recover"
+            )
+        if end > size:
+            kind = _KINDS.get(opcode, f"0x{opcode:02x}")
+            return TruncatedEpisode(
+                f"{source.uri}: file ends at byte {size:,}, inside the {kind} record at byte {at:,} "
+                f"that needs byte {end:,}; fetch the file again"
+            )
+        at = end
+        if opcode == Opcode.FOOTER and source.read([(at, min(at + len(MAGIC), size))])[0] == MAGIC:
+            at += len(MAGIC)
+            return CorruptEpisode(
+                f"{source.uri}: {size - at:,} bytes after the closing magic, which ends at byte {at:,}; fetch the "
+                "file again, or save what is whole with dyna-train recover"
+            )
+    return TruncatedEpisode(
+        f"{source.uri}: file ends at byte {size:,}, before its closing magic; fetch the file again, "
+        "or save what is whole with dyna-train recover"
+    )
+
+
+def _rewritten(uri: str, what: str) -> EpisodeError:
+    """For a file of which `what` says why our writer did not write it."""
+    return EpisodeError(
+        f"{uri}: {what}; expected an episode file. If another tool rewrote one, dyna-train regroup restores it"
+    )
 
 
 class _Window:
@@ -116,7 +168,7 @@ class _SummaryGroups:
 
 
 def _footer(source: ByteSource, tail: bytes) -> Footer:
-    end = tail[-_END_BYTES:]
+    end = tail[-END_BYTES:]
     is_footer = end.startswith(_FOOTER_HEAD)
     if tail.endswith(MAGIC) and is_footer:
         footer: Footer = Footer.read(ReadDataStream(BytesIO(end[RECORD_HEAD_BYTES:])))
@@ -126,33 +178,7 @@ def _footer(source: ByteSource, tail: bytes) -> Footer:
         raise CorruptEpisode(
             f"{source.uri}: the footer before byte {size:,} is damaged; fetch the file again"
         )
-    raise _cut(source, size)
-
-
-def _cut(source: ByteSource, size: int) -> EpisodeError:
-    """Why a file of `size` bytes has no end: walks its records to the one that is not whole."""
-    (magic,) = source.read([(0, min(size, len(MAGIC)))])
-    if magic != MAGIC[:size]:
-        return EpisodeError(f"{source.uri}: not an MCAP file; expected an episode file")
-    at, first, heads = len(MAGIC), 0, memoryview(b"")
-    while at + RECORD_HEAD_BYTES <= size:
-        if at + RECORD_HEAD_BYTES > first + len(heads):  # the small records between two chunks are one read
-            first = at
-            (heads,) = source.read([(at, min(at + _SCAN_BYTES, size))])
-        head = heads[at - first : at - first + RECORD_HEAD_BYTES]
-        opcode, length = struct.unpack("<BQ", head)
-        end = at + RECORD_HEAD_BYTES + length
-        if end > size:
-            kind = _KINDS.get(opcode, f"0x{opcode:02x}")
-            return TruncatedEpisode(
-                f"{source.uri}: file ends at byte {size:,}, inside the {kind} record at byte {at:,} "
-                f"that needs byte {end:,}; fetch the file again"
-            )
-        at = end
-    return TruncatedEpisode(
-        f"{source.uri}: file ends at byte {size:,}, before its closing magic; fetch the file again, "
-        "or save what is whole with dyna-train recover"
-    )
+    raise cut_error(source, size)
 
 
 def _summary_groups(source: ByteSource, tail: bytes, footer: Footer) -> _SummaryGroups:
@@ -160,7 +186,7 @@ def _summary_groups(source: ByteSource, tail: bytes, footer: Footer) -> _Summary
 
     They have one length, the first points at the summary's start, and the last group ends where they begin.
     """
-    at = len(tail) - _END_BYTES - SUMMARY_OFFSET_BYTES
+    at = len(tail) - END_BYTES - SUMMARY_OFFSET_BYTES
     places: dict[int, Place] = {}
     while at >= 0 and tail[at : at + RECORD_HEAD_BYTES] == _SUMMARY_OFFSET_HEAD:
         record = SummaryOffset.read(ReadDataStream(BytesIO(tail[at + RECORD_HEAD_BYTES :])))
@@ -194,7 +220,7 @@ def _indexes(uri: str, window: _Window, groups: _SummaryGroups) -> tuple[dict[st
         metadata = tuple(sorted(last.values(), key=lambda place: place.offset))
     except (EndOfFile, struct.error, UnicodeDecodeError) as error:
         raise CorruptEpisode(
-            f"{uri}: the summary is not readable: {error!r}; fetch the file again"
+            f"{uri}: the summary is not readable: {type(error).__name__} {error}; fetch the file again"
         ) from error
     return attachments, metadata
 
@@ -206,6 +232,22 @@ def _check_summary(uri: str, window: _Window, footer: Footer) -> None:
         raise CorruptEpisode(
             f"{uri}: the summary from byte {footer.summary_start:,} has crc32 {crc:08x}, "
             f"expected {footer.summary_crc:08x}; fetch the file again"
+        )
+
+
+def _check_first_chunk(uri: str, chunk_indexes: memoryview, index: EpisodeIndex) -> None:
+    """A tool that copies attachments copies the index too, with the places of the chunks of the old file."""
+    if len(chunk_indexes) < RECORD_HEAD_BYTES + 32:
+        return
+    offset, length = struct.unpack_from("<QQ", chunk_indexes, RECORD_HEAD_BYTES + 16)  # after the times
+    named = [
+        (int(table.offset_K[0]), int(table.length_K[0]))
+        for table in index.chunks.values()
+        if len(table.offset_K)
+    ]
+    if (offset, length) not in named:
+        raise _rewritten(
+            uri, f"its first chunk, of {length:,} bytes from byte {offset:,}, is none of {INDEX_NAME}"
         )
 
 

@@ -5,6 +5,7 @@ Array axes: N steps, H W pixels, C colours.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -14,8 +15,8 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from dyna_train.episode.planning import SizeModel, StateSizes, trial_gops
 from dyna_train.episode.reader import Episode
+from dyna_train.episode.sizes import SizeModel, StateSizes, trial_gops
 from dyna_train.errors import BadInput
 from dyna_train.video.encode import Quality
 
@@ -40,7 +41,7 @@ def try_file(path: Path, quality: Quality, *, state: StateSizes, num_cameras: in
     num_cameras equal ones (default 1) beside vectors of `state`. Raises BadInput for a file that is
     neither, is shorter than two seconds, or an episode for which num_cameras is given.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):  # False also for what the system calls no path
         raise BadInput(f"{path}: no such file; expected a video or an episode file (*{_EPISODE_SUFFIX})")
     if path.suffix != _EPISODE_SUFFIX:
         return _try_video(path, quality, state, num_cameras or 1)

@@ -17,7 +17,9 @@ from dyna_train.episode.body import EpisodeBody, Vector
 from dyna_train.episode.channels import ChannelPlan, ExtraTopic
 from dyna_train.episode.container import McapSink
 from dyna_train.episode.layout import EpisodeLayout
+from dyna_train.episode.packets import PacketRules
 from dyna_train.episode.profile import (
+    MAX_NS,
     PROFILE,
     RECORD_EPISODE,
     RECORD_PROFILE,
@@ -26,13 +28,11 @@ from dyna_train.episode.profile import (
     episode_records,
 )
 from dyna_train.episode.queues import CameraQueue, DepthQueue
-from dyna_train.episode.schemas import Event
+from dyna_train.episode.schemas import Event, encode_event
+from dyna_train.episode.values import is_whole
 from dyna_train.errors import BadInput
 from dyna_train.files import publish
 from dyna_train.video.encode import CameraEncoder, Quality
-from dyna_train.video.nal import read_access_unit, split_annexb
-
-_MAX_NS = (1 << 63) - 1
 
 __all__ = ["EpisodeFile", "EpisodeWriter", "Event", "ExtraTopic", "Vector"]
 
@@ -79,6 +79,7 @@ class EpisodeWriter:
         self._body = body
         self._sink = sink
         self._resources = resources
+        self._rules = {name: PacketRules(queue.track, layout.gop) for name, queue in cameras.items()}
         self._finished = False
 
     @classmethod
@@ -93,18 +94,22 @@ class EpisodeWriter:
         copied: Mapping[str, str] | None = None,
         events: Sequence[Event] = (),
         extras: Sequence[ExtraTopic] = (),
+        is_new: bool = False,
     ) -> EpisodeWriter:
         """Start a file that will appear under the local `path`.
 
         quality: one of `QUALITIES`, or your own. vectors: for every vector topic of the header its values
         float32 [T, D] and capture times int64 [T] ns, T = num_steps. copied: by name, the codec
-        parameters of a camera that is not encoded here. extras: topics for `add_extra`. Raises BadInput naming
-        the topic.
+        parameters of a camera that is not encoded here. extras: topics for `add_extra`. is_new: never replace a
+        file, see `publish`. Raises BadInput naming the topic.
         """
         _check_vectors(header, vectors)
         for event in events:
-            if not 0 <= event.time_ns <= _MAX_NS:
-                raise BadInput(f"{path}: event '{event.name}' at {event.time_ns} ns, expected 0 to {_MAX_NS}")
+            if not (is_whole(event.time_ns) and 0 <= event.time_ns <= MAX_NS):
+                raise BadInput(
+                    f"{path}: event {event.name!r} at {event.time_ns!r} ns, expected 0 to {MAX_NS}"
+                )
+            encode_event(event)  # refuses what JSON cannot say before anything is written
         copies = dict(copied or {})
         channels = ChannelPlan.of(header, layout, quality, copies, extras, has_events=bool(events))
         cameras = {}
@@ -122,7 +127,7 @@ class EpisodeWriter:
         depths = {track.name: DepthQueue(track, channels.ids[track.topic]) for track in header.depths}
         in_order = sorted(events, key=lambda event: event.time_ns)
         with ExitStack() as resources:
-            part = resources.enter_context(publish(path))
+            part = resources.enter_context(publish(path, is_new=is_new))
             sink = McapSink(resources.enter_context(part.open("wb")))
             sink.begin("", PROFILE, channels.schemas, channels.channels)
             records = episode_records(header, layout)
@@ -163,15 +168,16 @@ class EpisodeWriter:
     def add_packet(self, camera: str, packet: bytes, capture_ns: int) -> None:
         """The next step of a copied camera: one Annex B access unit.
 
-        The first packet of every GOP holds SPS, PPS and an IDR picture, and no other one does. Raises
-        BadInput naming camera and step.
+        The first packet of every GOP holds SPS, PPS and an IDR picture, and no other one does. The pictures
+        are as `CameraTrack` and every reader have them: its size, 4:2:0, 8 bit, limited range, whole frames,
+        I and P slices, none left out. Raises BadInput naming camera and step.
         """
         queue = self._camera(camera)
         self._check_next(queue, capture_ns)
         if queue.encoder is not None:
             raise BadInput(f"{self._path}: camera {camera} is encoded here: name it in `copied` to copy it")
         self._check_packet(queue, packet)
-        queue.fed_packet(packet, int(capture_ns))
+        queue.fed_packet(bytes(packet), int(capture_ns))
         self._body.write_ready()
 
     def add_depth(self, depth: str, picture_HW: NDArray[np.uint16], capture_ns: int) -> None:
@@ -200,13 +206,19 @@ class EpisodeWriter:
         self._skip(self._depth(depth), num_steps)
 
     def add_extra(self, topic: str, log_ns: int, publish_ns: int, data: bytes, sequence: int = 0) -> None:
-        """One message of an extra topic, untouched. Raises BadInput for a topic that was not declared."""
+        """One message of an extra topic, untouched.
+
+        Raises BadInput for a topic that was not declared, for times that do not fit int64, and for no bytes.
+        """
         channel = self._channels.extra_id(topic)
-        if not (0 <= log_ns < 1 << 64 and 0 <= publish_ns < 1 << 64 and 0 <= sequence < 1 << 32):
+        limits = ((log_ns, MAX_NS), (publish_ns, MAX_NS), (sequence, (1 << 32) - 1))
+        if not all(is_whole(number) and 0 <= number <= most for number, most in limits):
             raise BadInput(
                 f"{self._path}: {topic}: log time {log_ns}, publish time {publish_ns}, sequence {sequence}; "
-                "expected 64 bits without a sign for the times (ns) and 32 for the sequence"
+                "expected whole numbers from 0, 63 bits for the times (ns) and 32 for the sequence"
             )
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise BadInput(f"{self._path}: {topic}: a message of {type(data).__name__}, expected bytes")
         self._body.add_extra(
             Message(
                 channel_id=channel, sequence=sequence, log_time=log_ns, publish_time=publish_ns, data=data
@@ -275,28 +287,22 @@ class EpisodeWriter:
             raise BadInput(
                 f"{self._path}: {queue.what}: frame for step {num_steps}, expected {num_steps} frames in all"
             )
-        if not 0 <= capture_ns <= _MAX_NS:
-            is_wrong = "is negative" if capture_ns < 0 else "does not fit int64"
-            raise BadInput(
-                f"{self._path}: {queue.what}, step {queue.num_fed}: capture time {capture_ns} ns {is_wrong}"
-            )
+        where = f"{self._path}: {queue.what}, step {queue.num_fed}: capture time {capture_ns} ns"
+        if not is_whole(capture_ns):
+            raise BadInput(f"{where} is no whole number")
+        if not 0 <= capture_ns <= MAX_NS:
+            raise BadInput(f"{where} {'is negative' if capture_ns < 0 else 'does not fit int64'}")
 
     def _check_packet(self, queue: CameraQueue, packet: bytes) -> None:
-        """Refuse a packet that is not one frame, or a keyframe where none or another frame should stand."""
-        step = queue.num_fed
-        unit = read_access_unit(split_annexb(packet))
-        starts = step // self._layout.gop != queue.last_frame // self._layout.gop
-        is_key = unit.is_idr and unit.has_parameter_sets
-        if unit.num_frames != 1 or unit.is_idr != starts or (starts and not is_key):
-            expected = "an IDR picture with SPS and PPS" if starts else "a picture that is no IDR"
-            raise BadInput(
-                f"{self._path}: {queue.what}, step {step}: expected one frame, {expected} (GOP "
-                f"{self._layout.gop}); found {unit.num_frames} frames with NAL units "
-                f"{[nal.type for nal in unit.nals]}"
-            )
+        """Refuse a packet that a reader could not show, or would show wrong."""
+        step, gop = queue.num_fed, self._layout.gop
+        starts = step // gop != queue.last_frame // gop
+        fault = self._rules[queue.track.name].fault(packet, starts_gop=starts)
+        if fault:
+            raise BadInput(f"{self._path}: {queue.what}, step {step}: {fault}")
 
     def _skip(self, queue: CameraQueue | DepthQueue, num_steps: int) -> None:
-        if not 0 <= num_steps <= self._header.num_steps - queue.num_fed:
+        if not (is_whole(num_steps) and 0 <= num_steps <= self._header.num_steps - queue.num_fed):
             raise BadInput(
                 f"{self._path}: {queue.what}: {num_steps} steps without a frame from step "
                 f"{queue.num_fed} on leave the {self._header.num_steps} steps of the episode"

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from dyna_train.episode.profile import Tracks
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.span import ReadPlan, Span, fetch
+from dyna_train.episode.tracks import Tracks
 from dyna_train.errors import BadInput, EpisodeError
 from dyna_train.manifest import Features, Manifest, ManifestRow
 from dyna_train.window import WindowSpec, window_rows

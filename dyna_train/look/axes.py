@@ -82,7 +82,7 @@ def value_range(values: NDArray[np.float32]) -> tuple[float, float] | None:
     return low - margin, high + margin
 
 
-def outline(values_T: NDArray[np.float32], axis: TimeAxis) -> list[NDArray[np.float64]]:
+def outline(values_T: NDArray[np.float32]) -> list[NDArray[np.float64]]:
     """What to draw of a line: stretches of (x, value), float64 [P, 2], cut where values are not finite.
 
     Where many steps share a pixel column, the lowest and the highest value of the column stand for them.

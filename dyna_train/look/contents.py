@@ -1,25 +1,15 @@
-"""What lies in any MCAP file, through the stock reader: topics, schemas, counts, times, compression."""
+"""What lies in any MCAP file: topics, schemas, counts, times, compression."""
 
 from __future__ import annotations
 
-import struct
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import IO
+from dataclasses import dataclass
 
-from mcap.exceptions import McapError
-from mcap.reader import make_reader
-from mcap.records import Channel, Chunk, Header, Message, Schema
-from mcap.stream_reader import StreamReader, breakup_chunk
-from mcap.summary import Summary
+from mcap.records import Channel
 
-from dyna_train.episode.profile import PROFILE, RECORD_PROFILE
-from dyna_train.errors import EpisodeError
-from dyna_train.files import open_store
-
-_UNREADABLE = (McapError, ValueError, struct.error)
-"""What the stock reader raises for bytes that are not MCAP, or not all of it."""
+from dyna_train.episode.foreign import ForeignFile
+from dyna_train.episode.profile import RECORD_PROFILE
+from dyna_train.episode.stock import ChunkSize, Contents
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,127 +56,37 @@ class McapContents:
         return 0.0 if self.start_ns is None or self.end_ns is None else (self.end_ns - self.start_ns) / 1e9
 
     @property
-    def is_rewritten_episode(self) -> bool:
-        """True if it was an episode file before another tool wrote it anew."""
-        return self.library != PROFILE and RECORD_PROFILE in self.metadata_names
+    def tells_of_an_episode(self) -> bool:
+        """True if there is an episode in it; a file that is no episode file was rewritten by another tool."""
+        return RECORD_PROFILE in self.metadata_names
 
     def topics_of(self, group: str) -> tuple[TopicContents, ...]:
         """The topics whose channels say that they belong to the episode group `group`."""
         return tuple(topic for topic in self.topics if topic.metadata.get("group") == group)
 
 
-def is_foreign(uri: str) -> bool:
-    """True for an MCAP file that this package did not write, whole or not."""
-    fs, path = open_store(uri)
-    if not fs.isfile(path):
-        return False
-    with fs.open(path, "rb") as stream:
-        try:
-            return bool(make_reader(stream).get_header().library != PROFILE)
-        except _UNREADABLE:  # not MCAP, or cut before its first record ends
-            return False
-
-
-def read_contents(uri: str) -> McapContents:
-    """Look into the MCAP file at `uri` by its summary, or, where it has none, by every record.
-
-    Raises EpisodeError for what the stock reader cannot read.
-    """
-    fs, path = open_store(uri)
-    try:
-        with fs.open(path, "rb") as stream:
-            reader = make_reader(stream)
-            header, summary = reader.get_header(), reader.get_summary()
-            if summary is None or summary.statistics is None:
-                return _contents(uri, fs.size(path), header, _scan(stream))
-            return _contents(uri, fs.size(path), header, _from_summary(summary))
-    except FileNotFoundError as error:
-        raise EpisodeError(f"{uri}: no such file") from error
-    except _UNREADABLE as error:
-        raise EpisodeError(
-            f"{uri}: the stock MCAP reader cannot read it: {error!r}; expected a whole MCAP file; fetch it again"
-        ) from error
-
-
-@dataclass(slots=True)
-class _Found:
-    """What was counted so far."""
-
-    schemas: dict[int, Schema] = field(default_factory=dict)
-    channels: dict[int, Channel] = field(default_factory=dict)
-    num_messages: Counter[int] = field(default_factory=Counter)
-    times_ns: list[int] = field(default_factory=list)
-    """Nothing, or the first and the last log time."""
-    chunks: list[tuple[str, int, int]] = field(default_factory=list)
-    attachment_bytes: dict[str, int] = field(default_factory=dict)
-    metadata_names: list[str] = field(default_factory=list)
-
-
-def _from_summary(summary: Summary) -> _Found:
-    statistics = summary.statistics
-    assert statistics is not None
-    return _Found(
-        schemas=summary.schemas,
-        channels=summary.channels,
-        num_messages=Counter(statistics.channel_message_counts),
-        times_ns=[statistics.message_start_time, statistics.message_end_time]
-        if statistics.message_count
-        else [],
-        chunks=[
-            (chunk.compression, chunk.compressed_size, chunk.uncompressed_size)
-            for chunk in summary.chunk_indexes
-        ],
-        attachment_bytes={index.name: index.data_size for index in summary.attachment_indexes},
-        metadata_names=[index.name for index in summary.metadata_indexes],
-    )
-
-
-def _scan(stream: IO[bytes]) -> _Found:
-    """Read a file without summary from its beginning, one chunk in memory at a time."""
-    found = _Found()
-    stream.seek(0)
-    for record in StreamReader(stream, emit_chunks=True).records:
-        if isinstance(record, Chunk):
-            found.chunks.append((record.compression, len(record.data), record.uncompressed_size))
-            _count(breakup_chunk(record), found)
-        else:
-            _count([record], found)
-    return found
-
-
-def _count(records: Iterable[object], found: _Found) -> None:
-    for record in records:
-        if isinstance(record, Schema):
-            found.schemas[record.id] = record
-        elif isinstance(record, Channel):
-            found.channels[record.id] = record
-        elif isinstance(record, Message):
-            found.num_messages[record.channel_id] += 1
-            times = [*found.times_ns, record.log_time]
-            found.times_ns = [min(times), max(times)]
-
-
-def _contents(uri: str, size_bytes: int, header: Header, found: _Found) -> McapContents:
-    start_ns, end_ns = found.times_ns or (None, None)
-    span_s = (end_ns - start_ns) / 1e9 if start_ns is not None and end_ns is not None else 0.0
+def describe(file: ForeignFile) -> McapContents:
+    """What an open MCAP file says of itself."""
+    contents = file.contents
     return McapContents(
-        uri=uri,
-        size_bytes=size_bytes,
-        profile=header.profile,
-        library=header.library,
-        num_messages=found.num_messages.total(),
-        start_ns=start_ns,
-        end_ns=end_ns,
-        topics=tuple(_topic(channel, found, span_s) for _, channel in sorted(found.channels.items())),
-        compressions=_compressions(found.chunks),
-        attachment_bytes=found.attachment_bytes,
-        metadata_names=tuple(dict.fromkeys(found.metadata_names)),
+        uri=file.uri,
+        size_bytes=file.source.size(),
+        profile=contents.profile,
+        library=contents.library,
+        num_messages=contents.num_messages.total(),
+        start_ns=contents.start_ns,
+        end_ns=contents.end_ns,
+        topics=tuple(_topic(channel, contents) for _, channel in sorted(contents.channels.items())),
+        compressions=_compressions(contents.chunk_sizes),
+        attachment_bytes=contents.attachment_bytes,
+        metadata_names=tuple(contents.metadata),
     )
 
 
-def _topic(channel: Channel, found: _Found, span_s: float) -> TopicContents:
-    schema = found.schemas.get(channel.schema_id)
-    count = found.num_messages[channel.id]
+def _topic(channel: Channel, contents: Contents) -> TopicContents:
+    schema = contents.schemas.get(channel.schema_id)
+    count = contents.num_messages[channel.id]
+    span_s = ((contents.end_ns or 0) - (contents.start_ns or 0)) / 1e9
     return TopicContents(
         topic=channel.topic,
         schema=schema.name if schema else "",
@@ -197,16 +97,16 @@ def _topic(channel: Channel, found: _Found, span_s: float) -> TopicContents:
     )
 
 
-def _compressions(chunks: Iterable[tuple[str, int, int]]) -> tuple[CompressionContents, ...]:
-    by_name: dict[str, list[tuple[int, int]]] = {}
-    for name, stored, unpacked in chunks:
-        by_name.setdefault(name or "none", []).append((stored, unpacked))
+def _compressions(chunks: Iterable[ChunkSize]) -> tuple[CompressionContents, ...]:
+    by_name: dict[str, list[ChunkSize]] = {}
+    for chunk in chunks:
+        by_name.setdefault(chunk.compression or "none", []).append(chunk)
     return tuple(
         CompressionContents(
             compression=name,
             num_chunks=len(sizes),
-            stored_bytes=sum(stored for stored, _ in sizes),
-            unpacked_bytes=sum(unpacked for _, unpacked in sizes),
+            stored_bytes=sum(size.stored_bytes for size in sizes),
+            unpacked_bytes=sum(size.unpacked_bytes for size in sizes),
         )
         for name, sizes in sorted(by_name.items())
     )

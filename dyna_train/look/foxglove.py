@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
-from dyna_train.episode.profile import CameraTrack, DepthTrack, EpisodeHeader
+from dyna_train.episode.profile import EpisodeHeader
+from dyna_train.episode.tracks import CameraTrack, DepthTrack
 from dyna_train.look.palette import viewer_colour
 from dyna_train.look.panels import Line, Panel, plan_panels
 

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from dyna_train.episode.profile import CameraTrack, DepthTrack
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.span import fetch
+from dyna_train.episode.tracks import CameraTrack, DepthTrack
 from dyna_train.look.ink import SMALL_SIZE, write
 from dyna_train.look.palette import GREY, PANEL, RULE
+from dyna_train.look.summary import missing_steps
 
 _HATCH = 9  # pixels between the lines of a hatch
 _NEAR_FAR = (2, 98)  # percentiles of the depths of a row that are shown white and black
@@ -47,18 +48,6 @@ def frame_tiles(
     present = [step for step in steps if not missing_T[step]]
     pictures = dict(zip(present, _pictures(episode, track, present, size), strict=True)) if present else {}
     return [pictures[step] if step in pictures else _empty_tile(size) for step in steps]
-
-
-def missing_steps(episode: Episode, topic: str) -> NDArray[np.bool_]:
-    """True at the steps for which `topic` has no message, bool [T]: their capture time is negative."""
-    missing_T: NDArray[np.bool_] = episode.capture_ns(topic) < 0
-    return missing_T
-
-
-def stretches(is_inside_T: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The stretches of True, as (first step, end step)."""
-    edges = np.flatnonzero(np.diff(is_inside_T, prepend=False, append=False))
-    return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]
 
 
 def hatch(size: tuple[int, int]) -> Image.Image:

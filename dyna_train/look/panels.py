@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dyna_train.episode.profile import Role, VectorTrack
+from dyna_train.episode.tracks import Role, VectorTrack
 from dyna_train.look.palette import LINES
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from dyna_train.episode.profile import Role
+from dyna_train.episode.tracks import Role
 from dyna_train.look.axes import (
     AXIS_LEFT,
     AXIS_RIGHT,
@@ -142,7 +142,7 @@ def _draw_lines(panel: Panel, values: Values, axis: TimeAxis, scale: _Scale) -> 
     for _, y in scale.marks():
         draw.line((0, y * _FINE, fine.width, y * _FINE), fill=RULE, width=_FINE)
     for line in panel.lines:
-        for points in outline(values[line.topic][:, line.index], axis):
+        for points in outline(values[line.topic][:, line.index]):
             x_P, y_P = points[:, 0] - AXIS_LEFT + 0.5, scale.y(points[:, 1])
             scaled = np.stack([x_P, y_P], axis=1) * _FINE
             _draw_line(draw, scaled, line.colour, dashed=line.role == "action")

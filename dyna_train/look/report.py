@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dyna_train.episode.stretches import Stretches, steps_text
 from dyna_train.look.contents import CompressionContents, McapContents, TopicContents
 from dyna_train.look.summary import (
     CameraSummary,
@@ -65,7 +66,7 @@ def _episode_facts(summary: EpisodeSummary) -> dict[str, str]:
 
 def _foreign(contents: McapContents) -> Iterator[RenderableType]:
     yield Text.assemble(("not an episode file", "bold"), f"  an MCAP file written by '{contents.library}'")
-    if contents.is_rewritten_episode:
+    if contents.tells_of_an_episode:
         yield Text("It was one until another tool rewrote it: dyna-train regroup restores its layout.")
     attachments = (f"{name} ({_size(size)})" for name, size in contents.attachment_bytes.items())
     yield _facts(
@@ -175,17 +176,17 @@ def _codecs(cameras: Sequence[CameraSummary]) -> dict[str, str]:
     return {f"codec of {', '.join(known)}": params for params, known in names.items()}
 
 
-def _gaps(gaps: Sequence[tuple[int, int]], rate_hz: float) -> str:
-    parts = []
-    for start, end in gaps[:_MOST_GAPS]:
-        steps = f"step {start}" if end == start + 1 else f"steps {start}-{end - 1}"
-        parts.append(f"{steps} ({start / rate_hz:.2f}-{end / rate_hz:.2f} s)")
+def _gaps(gaps: Stretches, rate_hz: float) -> str:
+    parts = [
+        f"{steps_text([gap])} ({gap.start / rate_hz:.2f}-{gap.stop / rate_hz:.2f} s)"
+        for gap in gaps[:_MOST_GAPS]
+    ]
     more = [f"and {len(gaps) - _MOST_GAPS} more"] if len(gaps) > _MOST_GAPS else []
     return ", ".join([*parts, *more])
 
 
-def _missing(gaps: Sequence[tuple[int, int]]) -> str:
-    return f"{sum(end - start for start, end in gaps):,}"
+def _missing(gaps: Stretches) -> str:
+    return f"{sum(map(len, gaps)):,}"
 
 
 def _number(value: float | None, form: str) -> str:

@@ -16,8 +16,10 @@ import rerun as rr
 import rerun.blueprint as rrb
 from numpy.typing import NDArray
 
-from dyna_train.episode.profile import EpisodeHeader, Role, grid_times_ns
+from dyna_train.episode.profile import EpisodeHeader, grid_times_ns
 from dyna_train.episode.reader import Episode
+from dyna_train.episode.tracks import Role
+from dyna_train.files import publish
 from dyna_train.look.palette import viewer_colour
 from dyna_train.look.panels import Line, Panel, plan_panels
 
@@ -37,10 +39,18 @@ def show_episode(episode: Episode) -> None:
 
 
 def save_recording(episode: Episode, path: str | Path) -> None:
-    """Write a Rerun recording with video, plots and their layout, which `rerun` opens anywhere."""
+    """Write a Rerun recording with video, plots and their layout, which `rerun` opens anywhere.
+
+    It appears under `path` whole or not at all. Raises BadInput for a place where no file can be, OSError if
+    it cannot be written.
+    """
     recording = rr.RecordingStream(_APPLICATION, recording_id=str(episode.header.episode_id))
-    recording.save(path, default_blueprint=blueprint_of(episode.header))
-    _record(episode, recording)
+    # Through memory: when the disk is full, Rerun's own file writer waits for itself for ever (seen with 0.41).
+    stream = rr.binary_stream(recording)
+    recording.send_blueprint(blueprint_of(episode.header), make_active=False, make_default=True)
+    with publish(path) as part:
+        _record(episode, recording)
+        part.write_bytes(stream.read() or b"")
 
 
 def blueprint_of(header: EpisodeHeader) -> rrb.Blueprint:

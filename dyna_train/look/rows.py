@@ -13,10 +13,10 @@ from PIL import Image, ImageColor, ImageDraw
 
 from dyna_train.episode.reader import Episode
 from dyna_train.look.axes import AXIS_LEFT, AXIS_RIGHT, MARGIN, PAGE_WIDTH, TimeAxis
-from dyna_train.look.frames import Track, frame_tiles, hatch, missing_steps, spread_steps, tile_size
+from dyna_train.look.frames import Track, frame_tiles, hatch, spread_steps, tile_size
 from dyna_train.look.ink import LABEL_SIZE, SMALL_SIZE, fit, line_height, text_width, write
 from dyna_train.look.palette import BAD, GREY, INK, LINES, PAPER
-from dyna_train.look.summary import CameraSummary, DepthSummary, skew_ms
+from dyna_train.look.summary import CameraSummary, DepthSummary, missing_steps, skew_ms
 
 _STRIP = 7  # pixels
 _TILE_GAP = 4
@@ -84,7 +84,7 @@ def _draw_labels(block: Image.Image, summary: CameraSummary | DepthSummary) -> N
             (f"{summary.skew.max_ms:.1f} ms max", GREY),
         ]
     if summary.gaps:
-        missing = sum(end - start for start, end in summary.gaps)
+        missing = sum(map(len, summary.gaps))
         count = "1 gap" if len(summary.gaps) == 1 else f"{len(summary.gaps)} gaps"
         right.append((f"{count}, {missing:,} step{'s' * (missing != 1)}", BAD))
     _write_lines(block, PAGE_WIDTH - MARGIN - _LABEL_WIDTH, 0, right)

@@ -5,7 +5,7 @@ Array axes: T steps, D dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,26 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dyna_train.episode.foreign import ForeignFile
 from dyna_train.episode.index import INDEX_NAME
-from dyna_train.episode.profile import (
-    EVENT_GROUP,
-    EXTRA_GROUP,
-    PROFILE,
-    CameraTrack,
-    DepthTrack,
-    VectorTrack,
-    grid_times_ns,
-)
+from dyna_train.episode.open import is_episode_file
+from dyna_train.episode.profile import EVENT_GROUP, EXTRA_GROUP, MISSING_NS, PROFILE, grid_times_ns
 from dyna_train.episode.reader import Episode
-from dyna_train.errors import EpisodeError, TruncatedEpisode
+from dyna_train.episode.stretches import Stretches, steps_at
+from dyna_train.episode.tracks import CameraTrack, DepthTrack, VectorTrack
 from dyna_train.look.contents import (
     CompressionContents,
     McapContents,
     TopicContents,
-    is_foreign,
-    read_contents,
+    describe,
 )
-from dyna_train.look.frames import missing_steps, stretches
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +39,7 @@ class SkewSummary:
 
 @dataclass(frozen=True, slots=True)
 class CameraSummary:
-    """One camera; gaps: stretches without a frame, as (first step, end step)."""
+    """One camera; gaps: stretches of steps without a frame."""
 
     name: str
     topic: str
@@ -55,7 +48,7 @@ class CameraSummary:
     gop_steps: int
     codec_params: str
     num_frames: int
-    gaps: tuple[tuple[int, int], ...]
+    gaps: Stretches
     video_bytes: int
     mb_per_minute: float | None
     kbit_per_frame: float | None
@@ -73,7 +66,7 @@ class DepthSummary:
     height: int
     unit_m: float
     num_frames: int
-    gaps: tuple[tuple[int, int], ...]
+    gaps: Stretches
     skew: SkewSummary
 
 
@@ -141,24 +134,20 @@ class EpisodeSummary:
 def summarize(uri: str | Path) -> EpisodeSummary | McapContents:
     """The summary of the episode file at `uri`, or what there is to say of an MCAP file of another kind.
 
-    Raises EpisodeError for a file that is neither, or an episode file that is damaged.
+    Raises EpisodeError for a file that is neither, or one that is damaged.
     """
-    try:
-        episode = Episode.open(uri)
-    except TruncatedEpisode:  # it names the byte at which any MCAP file ends; the stock reader would not
-        raise
-    except EpisodeError:
-        if not is_foreign(str(uri)):
-            raise
-        return read_contents(str(uri))
-    with episode:
+    with ForeignFile.open(uri) as file:
+        if not is_episode_file(file):
+            return describe(file)
+    with Episode.open(uri) as episode:
         return summarize_episode(episode)
 
 
 def summarize_episode(episode: Episode) -> EpisodeSummary:
     """The summary of an open episode file; reads its vectors and capture times, but no video."""
     header, layout = episode.header, episode.layout
-    contents = read_contents(episode.uri)
+    with ForeignFile.open(episode.uri) as file:
+        contents = describe(file)
     return EpisodeSummary(
         uri=episode.uri,
         size_bytes=contents.size_bytes,
@@ -193,13 +182,26 @@ def summarize_episode(episode: Episode) -> EpisodeSummary:
 def as_json(summary: EpisodeSummary | McapContents) -> dict[str, Any]:
     """The summary as one JSON object with stable keys; `kind` is `episode`, or `mcap` for a foreign file."""
     kind = "episode" if isinstance(summary, EpisodeSummary) else "mcap"
-    return {"kind": kind, **asdict(summary)}
+    return {"kind": kind, **asdict(summary, dict_factory=_plain)}
+
+
+def _plain(fields: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields as JSON can say them: a gap as [first step, end step]."""
+    return {
+        name: [[gap.start, gap.stop] for gap in value] if name == "gaps" else value for name, value in fields
+    }
 
 
 def utc(time_ns: int) -> str:
     """A time in ns since the epoch as `2026-11-29 10:15:00.123`, UTC."""
     seconds, nanos = divmod(time_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{nanos // 1_000_000:03d}"
+
+
+def missing_steps(episode: Episode, topic: str) -> NDArray[np.bool_]:
+    """True at the steps for which `topic` has no message, bool [T]."""
+    missing_T: NDArray[np.bool_] = episode.capture_ns(topic) == MISSING_NS
+    return missing_T
 
 
 def skew_ms(episode: Episode, topic: str) -> NDArray[np.float64]:
@@ -271,8 +273,8 @@ def _dimension(name: str, unit: str, values_T: NDArray[np.float32]) -> Dimension
     )
 
 
-def _gaps(episode: Episode, track: CameraTrack | DepthTrack) -> tuple[tuple[int, int], ...]:
-    return tuple(stretches(missing_steps(episode, track.topic)))
+def _gaps(episode: Episode, track: CameraTrack | DepthTrack) -> Stretches:
+    return steps_at(np.flatnonzero(missing_steps(episode, track.topic)))
 
 
 def _skew(episode: Episode, topic: str) -> SkewSummary:

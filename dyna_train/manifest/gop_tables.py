@@ -31,7 +31,7 @@ from pydantic import Field, ValidationError
 
 from dyna_train.config import Config
 from dyna_train.episode.index import GopTable
-from dyna_train.episode.profile import Tracks
+from dyna_train.episode.tracks import Tracks
 from dyna_train.errors import BadInput, CorruptEpisode, ManifestError
 from dyna_train.files import publish
 from dyna_train.manifest.batches import Texts, rebatch

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dyna_train.episode.profile import episode_path, shard_key
+from dyna_train.episode.address import episode_path, shard_key
 from dyna_train.errors import ManifestError
 from dyna_train.manifest.check import check_file
 from dyna_train.manifest.gop_tables import Gops, GopTables, gop_tables_path

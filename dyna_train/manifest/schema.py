@@ -30,7 +30,7 @@ import pyarrow as pa
 from pydantic import Field, FiniteFloat, model_validator
 
 from dyna_train.config import Config
-from dyna_train.episode.profile import Tracks
+from dyna_train.episode.tracks import Tracks
 
 FORMAT = "dyna.manifest/1"
 BATCH_ROWS = 1_048_576

@@ -1,6 +1,6 @@
 """Coded video as a container holds it: what its packets are, and their bytes in the form an episode file holds.
 
-`survey` reads every packet once, without decoding; `copied_packets` reads them again and gives the bytes.
+`read_facts` reads every packet once, without decoding; `copied_packets` reads them again and gives the bytes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import av
 
 from dyna_train.video.nal import (
+    AVCC_VERSION,
     PPS,
     SPS,
     AccessUnit,
@@ -24,16 +25,16 @@ from dyna_train.video.nal import (
     split_annexb,
     split_avcc,
 )
+from dyna_train.video.order import FrameNumbers
 from dyna_train.video.pixels import UPRIGHT, is_limited, orientation_of
 from dyna_train.video.sps import UNSPECIFIED, Sps, parse_sps
 
 H264 = "h264"
-_AVCC_VERSION = 1
 _PROFILES = {66: "Baseline", 77: "Main", 88: "Extended", 100: "High", 244: "High 4:4:4"}
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Appearance:
     """How a decoder that the container feeds shows its frames; colour codes of ITU-T H.273.
 
     is_turned: a display matrix rotates or mirrors the picture.
@@ -48,8 +49,8 @@ class Look:
     is_turned: bool = False
 
     @classmethod
-    def of(cls, frame: av.VideoFrame) -> Look:
-        """The look of a decoded frame. Raises BadInput for a display matrix that nobody can follow."""
+    def of(cls, frame: av.VideoFrame) -> Appearance:
+        """The appearance of a decoded frame. Raises BadInput for a display matrix that nobody can follow."""
         return cls(
             frame.width,
             frame.height,
@@ -85,13 +86,16 @@ class CodedVideo:
 
     codec: str
     extradata: bytes
-    look: Look
+    appearance: Appearance
     packets: Callable[[], Iterator[Packet]]
 
 
 @dataclass(frozen=True, slots=True)
 class PacketFacts:
-    """One packet. kinds: the types of its slices, each once ('I', 'P', 'BP'); has_sets: nothing it needs lacks."""
+    """One packet. kinds: the types of its slices, each once ('I', 'P', 'BP'); has_sets: nothing it needs lacks.
+
+    break_: why it does not follow the packet before it, '' if it does.
+    """
 
     pts: int
     num_bytes: int
@@ -101,17 +105,18 @@ class PacketFacts:
     is_keyframe: bool
     is_discard: bool
     has_sets: bool
+    break_: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """What `survey` found. sps: (number of the packet from which it holds, parameter set), in that order.
+    """What `read_facts` found. sps: (number of the packet from which it holds, parameter set), in that order.
 
     fault: why the packets could not be read to their end, '' if they were.
     """
 
     codec: str
-    look: Look
+    appearance: Appearance
     sps: tuple[tuple[int, Sps], ...] = ()
     packets: tuple[PacketFacts, ...] = ()
     fault: str = ""
@@ -125,14 +130,15 @@ class StreamFacts:
         return f"{self.codec} {profile} level {sps.level_idc / 10:.1f} {sps.width}x{sps.height}"
 
 
-def survey(video: CodedVideo) -> StreamFacts:
+def read_facts(video: CodedVideo) -> StreamFacts:
     """Look at every packet without decoding one; holds no packet. Raises what the packets' source raises."""
     if video.codec != H264:
-        return StreamFacts(video.codec, video.look)
+        return StreamFacts(video.codec, video.appearance)
     sets: list[tuple[int, Sps]] = []
     packets: list[PacketFacts] = []
     last_sps: list[bytes] = []
     pps_ids: set[int] = set()
+    numbers = FrameNumbers()
     fault = ""
     try:
         for packet, _, nals in _annexb_units(video):
@@ -142,10 +148,10 @@ def survey(video: CodedVideo) -> StreamFacts:
             if unit.is_idr and found != last_sps:
                 sets += [(len(packets), parse_sps(sps)) for sps in found]
                 last_sps = found
-            packets.append(_facts(packet, unit, pps_ids))
+            packets.append(_facts(packet, unit, pps_ids, numbers.fault(unit)))
     except BadBitstream as error:
         fault = f"packet {len(packets)}: {error}"
-    return StreamFacts(video.codec, video.look, tuple(sets), tuple(packets), fault)
+    return StreamFacts(video.codec, video.appearance, tuple(sets), tuple(packets), fault)
 
 
 def copied_packets(video: CodedVideo, frames: range) -> Iterator[tuple[int, bytes]]:
@@ -176,19 +182,20 @@ def _annexb_units(video: CodedVideo) -> Iterator[tuple[Packet, Sequence[Nal], Se
 
 
 def _is_annexb(video: CodedVideo) -> bool:
-    return video.extradata[:1] != bytes([_AVCC_VERSION])
+    return video.extradata[:1] != bytes([AVCC_VERSION])
 
 
-def _facts(packet: Packet, unit: AccessUnit, pps_ids: set[int]) -> PacketFacts:
+def _facts(packet: Packet, unit: AccessUnit, pps_ids: set[int], break_: str) -> PacketFacts:
     is_idr = unit.is_idr
     return PacketFacts(
         pts=packet.pts,
         num_bytes=len(packet.data),
         num_frames=unit.num_frames,
-        kinds="".join(sorted({part.kind for part in unit.slices})),
+        kinds=unit.kinds,
         is_idr=is_idr,
         is_keyframe=packet.is_keyframe,
         is_discard=packet.is_discard,
         has_sets=(unit.has_parameter_sets or not is_idr)
         and all(part.pps_id in pps_ids for part in unit.slices),
+        break_=break_,
     )

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from dyna_train.video.coded import H264, Look, PacketFacts, StreamFacts
+from dyna_train.video.coded import H264, Appearance, PacketFacts, StreamFacts
 from dyna_train.video.pixels import MATRICES
 from dyna_train.video.sps import UNSPECIFIED, Sps
 
@@ -58,23 +58,23 @@ def _wrong_pictures(facts: StreamFacts, size: tuple[int, int]) -> str | None:
     """What the parameter sets say of every picture, and what the container adds."""
     if len(facts.sps) > 1:
         return f"the parameter sets change, or are several, at packet {facts.sps[1][0]}"
-    sps, look = facts.sps[0][1], facts.look
+    sps, shown = facts.sps[0][1], facts.appearance
     if (sps.chroma_format_idc, sps.bit_depth_luma, sps.bit_depth_chroma) != (1, 8, 8):
         return f"{sps.chroma} with {sps.bit_depth_luma} bits, expected 4:2:0 with 8 bits"
     if not sps.frame_mbs_only:
         return "coded for interlaced fields"
-    if look.is_turned:
+    if shown.is_turned:
         return "its container turns the picture (display matrix)"
-    if sps.vui.full_range or look.full_range:
+    if sps.vui.full_range or shown.full_range:
         return "full range, expected limited range"
     if sps.vui.matrix not in (UNSPECIFIED, *MATRICES):
         return f"colour matrix {sps.vui.matrix}, expected one of {sorted(MATRICES)} or none"
-    return _wrong_container(sps, look, size)
+    return _wrong_container(sps, shown, size)
 
 
-def _wrong_container(sps: Sps, look: Look, size: tuple[int, int]) -> str | None:
+def _wrong_container(sps: Sps, shown: Appearance, size: tuple[int, int]) -> str | None:
     """What would be lost with the container, or shown differently without it."""
-    stated = (look.matrix, look.primaries, look.transfer)
+    stated = (shown.matrix, shown.primaries, shown.transfer)
     coded = (sps.vui.matrix, sps.vui.primaries, sps.vui.transfer)
     if stated != coded:
         return f"its container shows colours {stated} where the stream says {coded} (matrix, primaries, transfer)"
@@ -82,9 +82,9 @@ def _wrong_container(sps: Sps, look: Look, size: tuple[int, int]) -> str | None:
         return f"cropped at the left or top by {sps.crop[0]} and {sps.crop[2]} pixels"
     # 4:2:0 has no odd sizes: its container crops the last row or column of an odd camera, and so do we.
     even = (size[0] + size[0] % 2, size[1] + size[1] % 2)
-    if (look.width, look.height) != size or (sps.width, sps.height) != even:
+    if (shown.width, shown.height) != size or (sps.width, sps.height) != even:
         return (
-            f"pictures of {sps.width}x{sps.height}, shown as {look.width}x{look.height}; "
+            f"pictures of {sps.width}x{sps.height}, shown as {shown.width}x{shown.height}; "
             f"the camera has {size[0]}x{size[1]}"
         )
     return None
@@ -100,6 +100,8 @@ def _wrong_packets(packets: Sequence[PacketFacts]) -> str | None:
             return f"packet {number} holds {packet.num_frames} frames, expected 1"
         if set(packet.kinds) - set("IP"):
             return f"packet {number} holds {packet.kinds} slices (B-frames)"
+        if packet.break_:
+            return f"packet {number} has {packet.break_}"
         if last_pts is not None and packet.pts <= last_pts:
             return f"packet {number} is shown before packet {number - 1}: not in order of presentation"
         last_pts = packet.pts

@@ -15,10 +15,9 @@ from dyna_train.video.bits import BadBitstream, BitReader, unescape
 
 START = b"\0\0\1"
 SLICE, IDR, SEI, SPS, PPS, DELIMITER = 1, 5, 6, 7, 8, 9  # nal_unit_type (table 7-1)
-PARTITIONS = frozenset({2, 3, 4})  # slices in three parts, of the Extended profile
 _SLICE_TYPES: tuple[Literal["P", "B", "I", "SP", "SI"], ...] = ("P", "B", "I", "SP", "SI")
-_HEADER_BYTES = 16  # more than first_mb, slice_type and pps_id take in any picture
-_AVCC_VERSION = 1
+_HEADER_BYTES = 16  # more than the fields up to frame_num take in any picture
+AVCC_VERSION = 1
 
 Bytes = bytes | bytearray | memoryview
 
@@ -35,20 +34,19 @@ class Nal:
         """nal_unit_type, 0 to 31."""
         return self.data[0] & 0x1F
 
-    @property
-    def ref_idc(self) -> int:
-        """nal_ref_idc, 0 to 3; 0: no other frame is predicted from it."""
-        return self.data[0] >> 5 & 3
-
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The start of a slice header (7.3.3). first_mb: 0 where a frame begins."""
+    """The start of a slice header (7.3.3). first_mb: 0 where a frame begins.
+
+    is_reference: later pictures may be predicted from it.
+    """
 
     first_mb: int
     kind: Literal["P", "B", "I", "SP", "SI"]
     pps_id: int
     is_idr: bool
+    is_reference: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +66,16 @@ class AccessUnit:
         """True if decoding can start here: every slice belongs to an IDR picture."""
         return bool(self.slices) and all(part.is_idr for part in self.slices)
 
+    @property
+    def kinds(self) -> str:
+        """The types of its slices, each once: 'I', 'P', 'BP'."""
+        return "".join(sorted({part.kind for part in self.slices}))
+
+    @property
+    def first_slice(self) -> Nal | None:
+        """The NAL unit of its first slice; None if it has none."""
+        return next((nal for nal in self.nals if nal.type in (SLICE, IDR)), None)
+
     def of_type(self, nal_type: int) -> list[Nal]:
         """Its NAL units of one type, in order."""
         return [nal for nal in self.nals if nal.type == nal_type]
@@ -78,6 +86,11 @@ class AccessUnit:
         types = [nal.type for nal in self.nals]
         before = types[: next((at for at, kind in enumerate(types) if kind in (SLICE, IDR)), len(types))]
         return SPS in before and PPS in before
+
+
+def parse_access_unit(data: Bytes) -> AccessUnit:
+    """What the Annex B bytes of one message or packet hold. Raises BadBitstream."""
+    return read_access_unit(split_annexb(data))
 
 
 def read_access_unit(nals: Sequence[Nal]) -> AccessUnit:
@@ -142,10 +155,19 @@ def split_avcc(data: Bytes, length_bytes: int) -> list[Nal]:
 
 def parse_slice(nal: Nal) -> Slice:
     """The start of the slice header in a NAL unit of type 1 or 5. Raises BadBitstream."""
-    raw = BitReader(unescape(nal.data[1:_HEADER_BYTES]), f"slice at byte {nal.offset}")
-    first_mb = raw.ue("first_mb_in_slice")
-    kind = _SLICE_TYPES[raw.ue("slice_type", 9) % 5]
-    return Slice(first_mb, kind, raw.ue("pic_parameter_set_id", 255), nal.type == IDR)
+    return _slice(nal, _header_of(nal))
+
+
+def read_frame_num(nal: Nal, num_bits: int, *, has_planes: bool) -> int:
+    """`frame_num` of the picture of a NAL unit of type 1 or 5. Raises BadBitstream.
+
+    num_bits, has_planes: what its SPS says, `Sps.frame_num_bits` and `Sps.has_separate_planes`.
+    """
+    raw = _header_of(nal)
+    _slice(nal, raw)
+    if has_planes:
+        raw.bits(2)  # colour_plane_id
+    return raw.bits(num_bits)
 
 
 def parse_pps(unit: Bytes, what: str = "PPS") -> tuple[int, int]:
@@ -165,9 +187,9 @@ class Avcc:
 def parse_avcc(extradata: Bytes) -> Avcc:
     """The configuration in a track's extradata. Raises BadBitstream naming the byte."""
     data = bytes(extradata)
-    if len(data) < 7 or data[0] != _AVCC_VERSION:
+    if len(data) < 7 or data[0] != AVCC_VERSION:
         raise BadBitstream(
-            f"byte 0: expected an avcC record of version {_AVCC_VERSION}, found "
+            f"byte 0: expected an avcC record of version {AVCC_VERSION}, found "
             f"{data[:4].hex(' ') or 'nothing'} in {len(data)} bytes"
         )
     sets, at = [], 5
@@ -223,6 +245,17 @@ class AnnexBWriter:
         return keys
 
 
+def _header_of(nal: Nal) -> BitReader:
+    return BitReader(unescape(nal.data[1:_HEADER_BYTES]), f"slice at byte {nal.offset}")
+
+
+def _slice(nal: Nal, raw: BitReader) -> Slice:
+    first_mb = raw.ue("first_mb_in_slice")
+    kind = _SLICE_TYPES[raw.ue("slice_type", 9) % 5]
+    pps_id = raw.ue("pic_parameter_set_id", 255)
+    return Slice(first_mb, kind, pps_id, nal.type == IDR, is_reference=nal.data[0] & 0x60 != 0)
+
+
 def _set_id(nal: Nal) -> int:
     what = f"parameter set at byte {nal.offset}"
     if nal.type == PPS:
@@ -243,7 +276,7 @@ def _unit(view: memoryview, begin: int, end: int) -> Nal:
 
 
 __all__ = [
-    "DELIMITER", "IDR", "PARTITIONS", "PPS", "SEI", "SLICE", "SPS", "AccessUnit", "AnnexBWriter", "Avcc",
-    "BadBitstream", "Nal", "Slice", "join_annexb", "parse_avcc", "parse_pps", "parse_slice",
-    "read_access_unit", "split_annexb", "split_avcc", "unescape",
+    "DELIMITER", "IDR", "PPS", "SEI", "SLICE", "SPS", "AccessUnit", "AnnexBWriter", "Avcc",
+    "BadBitstream", "Nal", "Slice", "join_annexb", "parse_access_unit", "parse_avcc", "parse_pps", "parse_slice",
+    "read_access_unit", "read_frame_num", "split_annexb", "split_avcc", "unescape",
 ]  # fmt: skip

@@ -62,6 +62,20 @@ class Orientation:
 UPRIGHT = Orientation()
 
 
+def room_for(out: NDArray[np.uint8] | None, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Where pictures of `shape` are written, uint8: `out`, or a new array without one.
+
+    Raises BadInput if `out` is no writable array, or of another shape or dtype.
+    """
+    if out is None:
+        return np.empty(shape, np.uint8)
+    if not isinstance(out, np.ndarray) or not out.flags.writeable:
+        raise BadInput(f"out is a {type(out).__name__}, expected a numpy array that can be written to")
+    if out.shape != shape or out.dtype != np.uint8:
+        raise BadInput(f"out is {out.dtype} {list(out.shape)}, expected uint8 {list(shape)}")
+    return out
+
+
 def orientation_of(frame: av.VideoFrame) -> Orientation:
     """What the frame's display matrix asks for, mirrors included; UPRIGHT without one.
 
@@ -170,7 +184,7 @@ class FrameConverter:
         if out is None:
             return rgb
         # PyAV converts into frames of its own only, so this is a copy: 0.08 ms.
-        np.copyto(_checked(out, rgb.shape), rgb)
+        np.copyto(room_for(out, rgb.shape), rgb)
         return out
 
     def to_yuv420(
@@ -195,7 +209,7 @@ class FrameConverter:
             canvas = self._swscale.reformat(canvas, resized[1], resized[0], PIXEL_FORMAT, threads=1)
             canvas = _padded(canvas) if _is_odd(canvas) else canvas
         shape = (canvas.height * 3 // 2, canvas.width)
-        planes = np.empty(shape, np.uint8) if out is None else _checked(out, shape)
+        planes = room_for(out, shape)
         if not planes.flags.c_contiguous:
             raise BadInput(f"out {list(shape)} for output yuv420 is not contiguous in memory")
         flat, start = planes.reshape(-1), 0
@@ -319,12 +333,6 @@ def _blank(frame: av.VideoFrame, width: int, height: int, pixel_format: str) -> 
     blank.colorspace, blank.color_range = frame.colorspace, frame.color_range
     blank.color_primaries, blank.color_trc = frame.color_primaries, frame.color_trc
     return blank
-
-
-def _checked(out: NDArray[np.uint8], shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    if out.shape != shape or out.dtype != np.uint8:
-        raise BadInput(f"out is {out.dtype} {list(out.shape)}, expected uint8 {list(shape)}")
-    return out
 
 
 def _rgb(frame: av.VideoFrame) -> NDArray[np.uint8]:

@@ -16,16 +16,12 @@ _EXTENDED_ASPECT = 255
 
 @dataclass(frozen=True, slots=True)
 class Vui:
-    """Video usability information; the defaults hold where a stream says nothing.
-
-    max_num_reorder_frames: None where it is not said.
-    """
+    """What the video usability information says of colour; the defaults hold where a stream says nothing."""
 
     full_range: bool = False
     primaries: int = UNSPECIFIED
     transfer: int = UNSPECIFIED
     matrix: int = UNSPECIFIED
-    max_num_reorder_frames: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +30,11 @@ class Sps:
 
     profile_idc, level_idc: as the standard numbers them (High = 100, level 4.1 = 41). chroma_format_idc: 0
     grey, 1 4:2:0, 2 4:2:2, 3 4:4:4. width, height: pixels that are shown, after cropping; coded_width,
-    coded_height: before it, multiples of 16. crop: pixels cut off left, right, top, bottom.
+    coded_height: before it, multiples of 16. crop: pixels cut off left, right, top, bottom. frame_num_bits: of
+    the number of a picture in its slice headers. has_separate_planes: 4:4:4 whose colours are coded apart.
     """
 
-    sps_id: int
+    set_id: int
     profile_idc: int
     level_idc: int
     chroma_format_idc: int
@@ -48,6 +45,8 @@ class Sps:
     coded_height: int
     crop: tuple[int, int, int, int]
     vui: Vui
+    frame_num_bits: int
+    has_separate_planes: bool
 
     @property
     def width(self) -> int:
@@ -64,6 +63,19 @@ class Sps:
         """The chroma format as people write it, '4:2:0'."""
         return CHROMA_NAMES[self.chroma_format_idc]
 
+    @property
+    def pictures(self) -> str:
+        """What its pictures look like, in the words of `plain_pictures`."""
+        depth = max(self.bit_depth_luma, self.bit_depth_chroma)
+        span = "full range" if self.vui.full_range else "limited range"
+        lines = "whole frames" if self.frame_mbs_only else "fields"
+        return f"{self.width}x{self.height}, {self.chroma}, {depth} bit, {span}, {lines}"
+
+
+def plain_pictures(width: int, height: int) -> str:
+    """Pictures of a camera of this size as every reader shows them; 4:2:0 has no odd sizes."""
+    return f"{width + width % 2}x{height + height % 2}, 4:2:0, 8 bit, limited range, whole frames"
+
 
 def parse_sps(unit: bytes | memoryview, what: str = "SPS") -> Sps:
     """The parameter set in a NAL unit of type 7 (header byte included). Raises BadBitstream."""
@@ -71,11 +83,11 @@ def parse_sps(unit: bytes | memoryview, what: str = "SPS") -> Sps:
     profile_idc = raw.bits(8)
     raw.bits(8)  # constraint flags
     level_idc = raw.bits(8)
-    sps_id = raw.ue("seq_parameter_set_id", 31)
+    set_id = raw.ue("seq_parameter_set_id", 31)
     chroma, planes, luma_depth, chroma_depth = 1, False, 8, 8
     if profile_idc in HIGH_PROFILES:
         chroma, planes, luma_depth, chroma_depth = _chroma(raw)
-    raw.ue("log2_max_frame_num_minus4", 12)
+    frame_num_bits = 4 + raw.ue("log2_max_frame_num_minus4", 12)
     _skip_picture_order(raw)
     raw.ue("max_num_ref_frames", 16)
     raw.flag()  # gaps_in_frame_num_value_allowed
@@ -92,8 +104,8 @@ def parse_sps(unit: bytes | memoryview, what: str = "SPS") -> Sps:
         raise raw.fault(f"cropping {crop} leaves nothing of {width} x {height} pixels")
     vui = _vui(raw) if raw.flag() else Vui()
     return Sps(
-        sps_id, profile_idc, level_idc, chroma, luma_depth, chroma_depth,
-        frame_mbs_only, width, height, crop, vui,
+        set_id, profile_idc, level_idc, chroma, luma_depth, chroma_depth,
+        frame_mbs_only, width, height, crop, vui, frame_num_bits, planes,
     )  # fmt: skip
 
 
@@ -149,38 +161,7 @@ def _vui(raw: BitReader) -> Vui:
         full_range = raw.flag()
         if raw.flag():
             colours = raw.bits(8), raw.bits(8), raw.bits(8)
-    if raw.flag():
-        raw.ue("chroma_sample_loc_type_top_field", 5)
-        raw.ue("chroma_sample_loc_type_bottom_field", 5)
-    if raw.flag():
-        raw.bits(65)  # num_units_in_tick, time_scale, fixed_frame_rate
-    has_hrd = [_skip_hrd(raw) for _ in ("nal", "vcl")]
-    if any(has_hrd):
-        raw.flag()  # low_delay_hrd
-    raw.flag()  # pic_struct_present
-    return Vui(full_range, *colours, _reorder_frames(raw) if raw.flag() else None)
+    return Vui(full_range, *colours)  # what follows is about time and buffers
 
 
-def _skip_hrd(raw: BitReader) -> bool:
-    if not raw.flag():
-        return False
-    count = raw.ue("cpb_cnt_minus1", 31) + 1
-    raw.bits(8)  # scales
-    for _ in range(count):
-        raw.ue("bit_rate_value_minus1")
-        raw.ue("cpb_size_value_minus1")
-        raw.flag()  # cbr
-    raw.bits(20)  # lengths of delays and of the time offset
-    return True
-
-
-def _reorder_frames(raw: BitReader) -> int:
-    raw.flag()  # motion_vectors_over_pic_boundaries
-    for name in ("max_bytes_per_pic", "max_bits_per_mb"):
-        raw.ue(f"{name}_denom", 16)
-    for name in ("horizontal", "vertical"):
-        raw.ue(f"log2_max_mv_length_{name}", 32)
-    return raw.ue("max_num_reorder_frames", 16)
-
-
-__all__ = ["CHROMA_NAMES", "UNSPECIFIED", "BadBitstream", "Sps", "Vui", "parse_sps"]
+__all__ = ["CHROMA_NAMES", "UNSPECIFIED", "BadBitstream", "Sps", "Vui", "parse_sps", "plain_pictures"]

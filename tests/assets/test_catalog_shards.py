@@ -15,7 +15,7 @@ from dyna_assets.catalog.assignment import place
 from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.catalog.rows import shard_number
 from dyna_assets.settings import ShardLimits
-from dyna_train.episode.profile import shard_key
+from dyna_train.episode.address import shard_key
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from PIL import Image
 
 from dyna_assets.sheet import MAX_BYTES, NUM_COLUMNS, TILE_WIDTH, contact_sheet
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import CameraTrack, EpisodeHeader
+from dyna_train.episode.profile import EpisodeHeader
 from dyna_train.episode.reader import Episode
+from dyna_train.episode.tracks import CameraTrack
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.video.encode import Quality
 

@@ -19,9 +19,10 @@ from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.sources.video import Video
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import CameraTrack, EpisodeHeader
+from dyna_train.episode.profile import EpisodeHeader
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.span import fetch
+from dyna_train.episode.tracks import CameraTrack
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.video.decode import decode_gop
 from dyna_train.video.encode import CameraEncoder, Quality

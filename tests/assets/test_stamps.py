@@ -147,4 +147,4 @@ def test_a_row_made_from_a_stale_one_carries_a_fingerprint_that_says_so() -> Non
 
 
 def test_a_steps_version_reads_as_its_parts() -> None:
-    assert STEPS["episodes"].version == "align:1 encode:1 pack:1"
+    assert STEPS["episodes"].version == "align:1 encode:2 pack:2"

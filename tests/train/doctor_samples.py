@@ -19,14 +19,14 @@ from dyna_train.episode.channels import ExtraTopic
 from dyna_train.episode.chunks import message_chunk
 from dyna_train.episode.container import McapSink
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import CameraTrack, DepthTrack, VectorTrack, grid_times_ns
+from dyna_train.episode.profile import grid_times_ns
 from dyna_train.episode.schemas import Event
+from dyna_train.episode.tracks import CameraTrack, DepthTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter
 from dyna_train.video.encode import Quality
 
 DEPTHS = (DepthTrack("top", 16, 12),)
-EXTRA = ExtraTopic("/imu", "json", "Imu", "jsonschema", b"{}", {"from": "robot"})
-SECOND_NS = 1_000_000_000
+EXTRA = ExtraTopic("/imu", "json", "Imu", "jsonschema", b"{}", {"from": "robot", "group": "torso"})
 
 NO_GAPS: Mapping[str, range] = {}
 NO_ATTACHMENTS: Mapping[str, bytes] = {}
@@ -81,18 +81,8 @@ def found(path: Path) -> dict[str, list[str]]:
     report: Report = examine(path)
     lines: dict[str, list[str]] = {}
     for fault in report.faults:
-        lines.setdefault(fault.check, []).append(str(fault).removeprefix(f"{path}: "))
+        lines.setdefault(fault.check, []).append(str(fault))
     return lines
-
-
-def records(data: bytes) -> list[tuple[Opcode, int, int]]:
-    """(kind, first byte, end byte) of every record outside the chunks of a healthy file."""
-    places, at = [], 8
-    while at < len(data) - 8:
-        end = at + 9 + int.from_bytes(data[at + 1 : at + 9], "little")
-        places.append((Opcode(data[at]), at, end))
-        at = end
-    return places
 
 
 def stock_copy(

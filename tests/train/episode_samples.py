@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import CameraTrack, EpisodeHeader, VectorTrack, grid_times_ns
+from dyna_train.episode.profile import EpisodeHeader, grid_times_ns
+from dyna_train.episode.tracks import CameraTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter, Vector
 from dyna_train.video.encode import Quality
 

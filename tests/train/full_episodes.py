@@ -17,15 +17,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import (
-    CameraTrack,
-    DepthTrack,
-    EpisodeHeader,
-    VectorTrack,
-    grid_times_ns,
-)
+from dyna_train.episode.profile import EpisodeHeader, grid_times_ns
 from dyna_train.episode.schemas import Event
 from dyna_train.episode.sparse import StoredMessage
+from dyna_train.episode.tracks import CameraTrack, DepthTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter, ExtraTopic, Vector
 from dyna_train.video.encode import Quality
 

@@ -13,7 +13,7 @@ import numpy as np
 from av.video.codeccontext import VideoCodecContext
 from numpy.typing import NDArray
 
-from dyna_train.video.coded import CodedVideo, Look, Packet
+from dyna_train.video.coded import Appearance, CodedVideo, Packet
 
 WIDTH, HEIGHT, RATE = 96, 64, 30
 CLOSED = "scenecut=0:open-gop=0:bframes=0:threads=1:lookahead-threads=1"
@@ -138,9 +138,9 @@ def coded(path: Path) -> CodedVideo:
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
         context = stream.codec_context
-        look = Look.of(next(container.decode(stream)))
+        shown = Appearance.of(next(container.decode(stream)))
         return CodedVideo(
-            context.codec.canonical_name, bytes(context.extradata or b""), look, lambda: packets_of(path)
+            context.codec.canonical_name, bytes(context.extradata or b""), shown, lambda: packets_of(path)
         )
 
 
@@ -158,5 +158,5 @@ def from_memory(stream: Stream, extradata: bytes = b"", **changes: Any) -> Coded
     frames = [frame for data in stream.packets for frame in decoder.decode(av.Packet(data))]  # type: ignore[attr-defined]
     frames += decoder.decode(None)  # type: ignore[attr-defined]
     packets = [Packet(*parts) for parts in zip(stream.packets, stream.pts, stream.keyframes, strict=True)]
-    look = replace(Look.of(frames[0]), **changes)
-    return CodedVideo("h264", extradata, look, lambda: iter(packets))
+    shown = replace(Appearance.of(frames[0]), **changes)
+    return CodedVideo("h264", extradata, shown, lambda: iter(packets))

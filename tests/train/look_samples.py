@@ -7,12 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import typer
 from episode_samples import LAYOUT, camera_capture_ns, header, paint, vectors_of
 
-from dyna_train.episode.profile import CameraTrack, DepthTrack, EpisodeHeader, VectorTrack
+from dyna_train.commands import look
+from dyna_train.episode.profile import EpisodeHeader
 from dyna_train.episode.schemas import Event
+from dyna_train.episode.tracks import CameraTrack, DepthTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeWriter, ExtraTopic
 from dyna_train.video.encode import Quality
+
+APP = typer.Typer()
+"""The commands that look."""
+APP.command()(look.inspect)
+APP.command("foxglove-layout")(look.foxglove_layout)
+APP.command()(look.rerun)
 
 GAPS = {"left.wrist": [(10, 20), (58, 60)]}
 

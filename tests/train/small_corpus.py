@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dyna_train.episode.address import episode_path
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import CameraTrack, EpisodeHeader, VectorTrack, episode_path
+from dyna_train.episode.profile import EpisodeHeader
+from dyna_train.episode.tracks import CameraTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter
 from dyna_train.manifest import Features, ManifestInfo, Statistics, VectorStatistics, write_manifest
 from dyna_train.video.encode import Quality

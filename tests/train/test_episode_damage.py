@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from damage import places_of, put, records
 from episode_samples import CAMERAS, VECTORS, write_painted
 from full_episodes import Script, full_script
 from hypothesis import given, settings
@@ -18,9 +19,12 @@ from mcap.writer import CompressionType, Writer
 
 from dyna_train.episode.container import MAGIC
 from dyna_train.episode.index import GopTable
-from dyna_train.episode.profile import Tracks
+from dyna_train.episode.open import open_episode
 from dyna_train.episode.reader import Episode
+from dyna_train.episode.source import open_source
 from dyna_train.episode.span import fetch
+from dyna_train.episode.tail import cut_error
+from dyna_train.episode.tracks import Tracks
 from dyna_train.errors import BadInput, CorruptEpisode, DynaError, EpisodeError, TruncatedEpisode
 
 NUM_STEPS = 26
@@ -35,13 +39,7 @@ def whole(tmp_path_factory) -> bytes:
 
 @pytest.fixture(scope="module")
 def content(whole, tmp_path_factory) -> dict[str, Any]:
-    return read_everything(_put(tmp_path_factory, whole))
-
-
-def _put(tmp_path_factory, data: bytes) -> Path:
-    path = tmp_path_factory.mktemp("damaged") / "damaged.mcap"
-    path.write_bytes(data)
-    return path
+    return read_everything(put(tmp_path_factory.mktemp("damaged"), whole))
 
 
 def read_everything(path: Path) -> dict[str, Any]:
@@ -53,23 +51,13 @@ def read_everything(path: Path) -> dict[str, Any]:
         return found
 
 
-def records_of(data: bytes) -> list[tuple[int, int, int]]:
-    """(opcode, first byte, end byte) of every record outside the chunks."""
-    places, at = [], len(MAGIC)
-    while at < len(data) - len(MAGIC):
-        end = at + 9 + int.from_bytes(data[at + 1 : at + 9], "little")
-        places.append((data[at], at, end))
-        at = end
-    return places
-
-
 @pytest.mark.parametrize("content", ["plain", "every group"])
 def test_a_file_cut_at_any_record_or_inside_one_raises_truncated_and_names_the_byte(
     whole, full, tmp_path, content
 ):
     whole = whole if content == "plain" else full[1]
     cuts = {0, 5, len(MAGIC), len(whole) - 1}
-    for _, start, end in records_of(whole):
+    for _, start, end in records(whole):
         cuts |= {start, start + 1, start + 9, (start + end) // 2, end - 1}
     path = tmp_path / "cut.mcap"
     for cut in sorted(cuts):
@@ -79,7 +67,7 @@ def test_a_file_cut_at_any_record_or_inside_one_raises_truncated_and_names_the_b
 
 
 def test_a_cut_inside_a_video_chunk_says_how_many_bytes_it_needs(whole, tmp_path):
-    chunks = [(start, end) for opcode, start, end in records_of(whole) if opcode == Opcode.CHUNK]
+    chunks = places_of(whole, Opcode.CHUNK)
     start, end = chunks[1]
     path = tmp_path / "cut.mcap"
     path.write_bytes(whole[: end - 7])
@@ -92,11 +80,11 @@ def test_a_cut_inside_a_video_chunk_says_how_many_bytes_it_needs(whole, tmp_path
 @settings(max_examples=250, deadline=None)
 def test_a_flipped_byte_raises_the_typed_error_or_changes_nothing(whole, content, tmp_path_factory, data):
     """Every record is hit alike, however small; a byte that nobody reads may change without harm."""
-    _, start, end = data.draw(st.sampled_from(records_of(whole)))
+    _, start, end = data.draw(st.sampled_from(records(whole)))
     at = data.draw(st.integers(start, end - 1))
     damaged = bytearray(whole)
     damaged[at] ^= data.draw(st.integers(1, 255))
-    path = _put(tmp_path_factory, bytes(damaged))
+    path = put(tmp_path_factory.mktemp("damaged"), bytes(damaged))
     try:
         found = read_everything(path)
     except EpisodeError as error:
@@ -127,7 +115,7 @@ def test_a_flipped_byte_of_a_frame_names_camera_and_gop_and_spares_the_others(wh
 
 
 def test_a_flipped_byte_of_a_state_block_names_its_steps(whole, tmp_path):
-    blocks = [(start, end) for opcode, start, end in records_of(whole) if opcode == Opcode.CHUNK]
+    blocks = places_of(whole, Opcode.CHUNK)
     start, end = blocks[0]
     path = tmp_path / "flipped.mcap"
     path.write_bytes(_flip(whole, (start + end) // 2))
@@ -149,7 +137,7 @@ def test_a_flipped_byte_of_a_state_block_names_its_steps(whole, tmp_path):
     ],
 )
 def test_a_flipped_byte_of_the_tail_names_the_part_that_is_damaged(whole, tmp_path, opcode, which, message):
-    places = [(start, end) for kind, start, end in records_of(whole) if kind == opcode]
+    places = places_of(whole, opcode)
     start, end = places[which]
     path = tmp_path / "flipped.mcap"
     path.write_bytes(_flip(whole, (start + 9 + end) // 2))
@@ -199,7 +187,7 @@ def test_a_file_that_shrank_after_it_was_opened_raises_truncated(whole, tmp_path
 
 def test_a_read_error_of_one_vector_topic_does_not_hide_the_frames(whole, tmp_path):
     assert [track.role for track in VECTORS] == ["state", "state", "action"]
-    start = next(start for opcode, start, _ in records_of(whole) if opcode == Opcode.CHUNK)
+    start = places_of(whole, Opcode.CHUNK)[0][0]
     path = tmp_path / "flipped.mcap"
     path.write_bytes(_flip(whole, start + 100))
     with Episode.open(path) as episode:
@@ -252,7 +240,7 @@ def _span(episode: Episode, steps: np.ndarray) -> Any:
 @pytest.fixture(scope="module")
 def right_answers(full, tmp_path_factory) -> dict[str, Any]:
     script, data, _ = full
-    with Episode.open(_put(tmp_path_factory, data)) as episode:
+    with Episode.open(put(tmp_path_factory.mktemp("damaged"), data)) as episode:
         return {name: read(episode) for name, read in reads_of(script).items()}
 
 
@@ -285,11 +273,11 @@ def test_a_flipped_byte_of_any_group_is_refused_or_changes_nothing_whichever_way
 ):
     """Every record is hit alike; with a GOP table at hand the end of the file is not even read."""
     script, whole, table = full
-    _, start, end = data.draw(st.sampled_from(records_of(whole)))
+    _, start, end = data.draw(st.sampled_from(records(whole)))
     at = data.draw(st.integers(start, end - 1))
     damaged = bytearray(whole)
     damaged[at] ^= data.draw(st.integers(1, 255))
-    path = _put(tmp_path_factory, bytes(damaged))
+    path = put(tmp_path_factory.mktemp("damaged"), bytes(damaged))
     with open_by_table(path, script, table) as episode:
         assert_right_or_refused(episode, full, right_answers)
     try:
@@ -303,7 +291,7 @@ def test_a_flipped_byte_of_any_group_is_refused_or_changes_nothing_whichever_way
 
 def test_a_cut_file_that_is_opened_by_its_table_gives_what_lies_before_the_cut(full, right_answers, tmp_path):
     script, whole, table = full
-    chunks = [(start, end) for opcode, start, end in records_of(whole) if opcode == Opcode.CHUNK]
+    chunks = places_of(whole, Opcode.CHUNK)
     path = tmp_path / "cut.mcap"
     for cut in sorted({cut for start, end in chunks for cut in (start, (start + end) // 2, end - 1, end)}):
         path.write_bytes(whole[:cut])
@@ -336,7 +324,7 @@ def test_a_flipped_byte_of_a_gop_table_is_refused_or_changes_nothing(
     script, whole, table = full
     damaged = bytearray(table)
     damaged[data.draw(st.integers(0, len(table) - 1))] ^= data.draw(st.integers(1, 255))
-    path = _put(tmp_path_factory, whole)
+    path = put(tmp_path_factory.mktemp("damaged"), whole)
     try:
         episode = open_by_table(path, script, bytes(damaged))
     except CorruptEpisode as error:
@@ -387,3 +375,27 @@ def test_tracks_with_a_role_that_is_none_are_refused(full):
     text = full[0].header.tracks.to_json()
     with pytest.raises(BadInput, match="not the tracks of an episode"):
         Tracks.from_json(text.replace('"role":"state"', '"role":"stats"'))
+
+
+@pytest.mark.parametrize("num_zeros", [9, 1 << 22])
+def test_zeros_behind_a_cut_are_not_walked_but_named(whole, tmp_path, num_zeros):
+    data = whole
+    start, end = records(data)[2][1:]
+    path = put(tmp_path, data[:end] + bytes(num_zeros))
+    text = rf"no record at byte {end:,}, which is 0, and no closing magic at the end of the {end + num_zeros:,} bytes"
+    for read in (Episode.open, open_episode):
+        with pytest.raises(CorruptEpisode, match=text):
+            read(path)
+    source = open_source(path, None)
+    cut_error(source, source.size())
+    assert start < end and source.counters.requests < 4
+    source.close()
+
+
+def test_bytes_after_the_closing_magic_are_counted(whole, tmp_path):
+    data = whole
+    for more in (b"x", bytes(1 << 20)):
+        text = rf"{len(more):,} bytes after the closing magic, which ends at byte {len(data):,}"
+        for read in (Episode.open, open_episode):
+            with pytest.raises(CorruptEpisode, match=text):
+                read(put(tmp_path, data + more))

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doctor_samples import found
 from episode_samples import CAMERAS, LAYOUT, START_NS, header, paint
 from full_episodes import DEPTHS, EXTRAS, Script, full_script
 
 from dyna_train.episode.index import GopTable
-from dyna_train.episode.profile import DepthTrack, EpisodeHeader
+from dyna_train.episode.profile import EpisodeHeader
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.schemas import Event
 from dyna_train.episode.span import fetch
 from dyna_train.episode.sparse import StoredMessage
+from dyna_train.episode.tracks import DepthTrack
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter, ExtraTopic
 from dyna_train.errors import BadInput, CorruptEpisode, MissingFrame
 from dyna_train.video.encode import Quality
@@ -133,6 +135,13 @@ def test_a_flipped_byte_in_a_chunk_names_file_topic_and_byte(made, episode, tmp_
             read(damaged)
 
 
+def nested(depth: int) -> dict[str, object]:
+    data: dict[str, object] = {}
+    for _ in range(depth):
+        data = {"in": data}
+    return data
+
+
 @pytest.mark.parametrize(
     ("event", "message"),
     [
@@ -140,6 +149,11 @@ def test_a_flipped_byte_in_a_chunk_names_file_topic_and_byte(made, episode, tmp_
         (Event(2**64, "lift"), f"event 'lift' at {2**64} ns"),
         (Event(START_NS, "lift", {"height": float("nan")}), f"event 'lift' at {START_NS} ns: .*plain JSON"),
         (Event(START_NS, "lift", {"by": object()}), f"event 'lift' at {START_NS} ns: .*plain JSON"),
+        (Event(START_NS, "lift", nested(3000)), f"event 'lift' at {START_NS} ns: .*plain JSON"),
+        (Event(START_NS, "lift", {"by": "\ud800"}), f"event 'lift' at {START_NS} ns: .*plain JSON"),
+        (Event(START_NS, "\ud800"), rf"event '\\ud800' at {START_NS} ns: expected a name that UTF-8 can say"),
+        (Event(START_NS, None), f"event None at {START_NS} ns: expected a name"),
+        (Event(1.5, "lift"), r"event 'lift' at 1\.5 ns, expected 0 to"),
     ],
 )
 def test_an_event_that_no_file_can_hold_is_refused_and_leaves_no_file(tmp_path, event, message):
@@ -158,6 +172,9 @@ def test_an_event_that_no_file_can_hold_is_refused_and_leaves_no_file(tmp_path, 
         ("/radar", 0, 0, 0, "no extra topic '/radar' was declared; there are: /lidar"),
         ("/lidar", -1, 0, 0, "/lidar.* -1"),
         ("/lidar", 0, 2**64, 0, f"/lidar.* {2**64}"),
+        ("/lidar", 2**63, 0, 0, f"/lidar.* {2**63}.*expected whole numbers from 0, 63 bits for the times"),
+        ("/lidar", 0, 2**63, 0, f"/lidar.* {2**63}"),
+        ("/lidar", 1.5, 0, 0, r"/lidar.* 1\.5"),
         ("/lidar", 0, 0, 2**32, f"/lidar.* {2**32}"),
     ],
 )
@@ -171,6 +188,40 @@ def test_an_extra_message_that_no_file_can_hold_is_refused(
         writing.add_extra(topic, log_ns, publish_ns, b"data", sequence)
         writing.skip_steps("top", 4)
         writing.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_extra_message_of_text_is_refused_and_one_of_the_last_int64_time_is_kept(tmp_path):
+    with writer(tmp_path / "e.mcap", ONE_CAMERA, extras=[EXTRAS[0]]) as writing:
+        with pytest.raises(BadInput, match="/lidar: a message of str, expected bytes"):
+            writing.add_extra("/lidar", 0, 0, "text")
+        writing.add_extra("/lidar", 2**63 - 1, 2**63 - 1, b"data")
+        writing.skip_steps("top", 4)
+        writing.finish()
+    with Episode.open(tmp_path / "e.mcap") as episode:
+        assert [message.log_ns for message in episode.extra_messages("/lidar")] == [2**63 - 1]
+    assert found(tmp_path / "e.mcap") == {}
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        ExtraTopic("/\ud800", "json"),
+        ExtraTopic("/a", None),
+        ExtraTopic("/a", "json", metadata={"k": 5}),
+        ExtraTopic("/a", "json", "Schema", "jsonschema", "text"),
+    ],
+)
+def test_an_extra_topic_that_no_record_can_say_is_refused(tmp_path, extra):
+    with pytest.raises(BadInput, match=r"extra topic '.*': expected texts that UTF-8 can say and bytes"):
+        writer(tmp_path / "e.mcap", ONE_CAMERA, extras=[extra])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_more_topics_than_a_file_can_number_are_refused(tmp_path):
+    extras = [ExtraTopic(f"/t{k}", "json") for k in range(65_535)]
+    with pytest.raises(BadInput, match=r"65,536 topics .*; a file numbers both in 16 bits, up to 65,535"):
+        writer(tmp_path / "e.mcap", ONE_CAMERA, extras=extras)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from mcap.reader import make_reader
 
 from dyna_train.episode.index import GopTable
-from dyna_train.episode.profile import DepthTrack, Tracks
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.schemas import parse_video
 from dyna_train.episode.source import REMOTE_STORE, merge_ranges
 from dyna_train.episode.span import fetch
+from dyna_train.episode.tracks import DepthTrack, Tracks
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter
 from dyna_train.errors import MissingFrame
 from dyna_train.video.encode import Quality
@@ -68,6 +68,17 @@ def assert_holds_what_went_in(episode: Episode, script: Script) -> None:
         assert list(episode.extra_messages(extra.topic)) == script.messages_of(extra.topic)
     assert episode.header == script.header
     assert (episode.tracks, episode.layout) == (script.header.tracks, script.layout)
+
+
+def test_a_reader_with_the_tracks_alone_knows_the_channel_of_every_topic(tmp_path):
+    script = full_script()
+    with open(script.write(tmp_path / "e.mcap").path, "rb") as stream:
+        summary = make_reader(stream).get_summary()
+    ids = {channel.topic: channel.id for channel in summary.channels.values()}
+    tracks = script.header.tracks
+    assert {topic: tracks.channel_id(topic) for topic in tracks.topics} == {
+        topic: ids[topic] for topic in tracks.topics
+    }
 
 
 def test_an_episode_with_every_group_and_gaps_comes_back_as_it_went_in(tmp_path):

@@ -8,21 +8,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dyna_train.episode.layout import LOCAL_STORE, PATTERNS, REMOTE_STORE, ReadPattern
-from dyna_train.episode.planning import (
+from dyna_train.episode.layout import (
     BLOCK_S,
+    LOCAL_STORE,
+    PATTERNS,
+    REMOTE_STORE,
+    ReadPattern,
+    candidate_gops,
+)
+from dyna_train.episode.planning import (
     MAX_CHUNK_BYTES,
     MAX_CHUNK_S,
     MIN_CHUNK_BYTES,
-    CameraSizes,
-    SizeModel,
-    StateSizes,
-    candidate_gops,
-    decoded_frames,
+    decoded_per_camera,
     layout_with_gop,
     plan_layout,
     touched_gops,
 )
+from dyna_train.episode.sizes import CameraSizes, SizeModel, StateSizes
 from dyna_train.errors import BadInput
 from dyna_train.video.encode import CameraEncoder, Quality
 
@@ -63,7 +66,7 @@ stores = st.sampled_from([REMOTE_STORE, LOCAL_STORE])
     ],
 )
 def test_decoded_frames_of_the_measured_patterns_are_those_of_the_measured_table(offsets, decoded):
-    assert [decoded_frames(list(offsets), gop) for gop in GOPS] == pytest.approx(decoded, rel=1e-12)
+    assert [decoded_per_camera(list(offsets), gop) for gop in GOPS] == pytest.approx(decoded, rel=1e-12)
 
 
 @given(offsets=st.sets(st.integers(-20, 80), min_size=1, max_size=12), gop=st.integers(1, 40))
@@ -75,7 +78,7 @@ def test_decoded_frames_is_the_mean_over_phases_of_what_a_decoder_would_run(offs
             last_in_gop[step // gop] = step % gop + 1
         runs += sum(last_in_gop.values())
         touched += len(last_in_gop)
-    assert decoded_frames(sorted(offsets), gop) == pytest.approx(runs / gop)
+    assert decoded_per_camera(sorted(offsets), gop) == pytest.approx(runs / gop)
     assert touched_gops(sorted(offsets), gop) == pytest.approx(touched / gop)
 
 

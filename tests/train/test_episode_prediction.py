@@ -32,12 +32,14 @@ from dyna_train.episode.layout import (
     ReadPattern,
     StoreCosts,
 )
-from dyna_train.episode.planning import SizeModel, StateSizes, plan_layout
+from dyna_train.episode.planning import plan_layout
 from dyna_train.episode.prediction import Prediction, predict
-from dyna_train.episode.profile import CameraTrack, EpisodeHeader, VectorTrack, grid_times_ns
+from dyna_train.episode.profile import EpisodeHeader, grid_times_ns
 from dyna_train.episode.reader import Episode
+from dyna_train.episode.sizes import SizeModel, StateSizes
 from dyna_train.episode.source import merge_ranges
 from dyna_train.episode.span import fetch
+from dyna_train.episode.tracks import CameraTrack, VectorTrack
 from dyna_train.episode.trial import try_file
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter, Vector
 from dyna_train.errors import BadInput

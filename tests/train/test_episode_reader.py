@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import VectorTrack, grid_times_ns
+from dyna_train.episode.profile import grid_times_ns
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.source import merge_ranges
+from dyna_train.episode.tracks import VectorTrack
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.errors import BadInput, EpisodeError
 from dyna_train.video.encode import Quality

@@ -10,7 +10,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dyna_train.episode.schemas import encode_video, parse_video, schemas, vector_head
+from dyna_train.episode.schemas import (
+    depth_bytes,
+    encode_depth,
+    encode_video,
+    parse_video,
+    schemas,
+    vector_head,
+)
 from dyna_train.errors import CorruptEpisode
 
 TIMES_NS = st.integers(0, 2**62)
@@ -50,6 +57,12 @@ def test_we_read_video_messages_of_the_stock_runtime_and_our_own_alike(time_ns, 
 @given(time_ns=TIMES_NS, data=st.binary(min_size=1, max_size=400))
 def test_the_data_of_a_video_message_is_its_last_bytes(time_ns, data):
     assert encode_video(time_ns, "top", data).endswith(data)
+
+
+@given(time_ns=TIMES_NS, name=st.text(max_size=20), width=st.integers(1, 200), height=st.integers(1, 200))
+def test_every_depth_message_of_a_camera_has_the_length_that_its_track_says(time_ns, name, width, height):
+    message = encode_depth(time_ns, name, width, height, bytes(2 * width * height))
+    assert len(message) == depth_bytes(name, width, height)
 
 
 @given(values=st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40))

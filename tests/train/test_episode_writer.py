@@ -32,9 +32,10 @@ from mcap.stream_reader import StreamReader
 
 from dyna_train.episode.container import chunk_head_bytes
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import CameraTrack, grid_times_ns
+from dyna_train.episode.profile import grid_times_ns
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.schemas import parse_video
+from dyna_train.episode.tracks import CameraTrack
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.errors import BadInput
 from dyna_train.video.encode import Quality
@@ -282,6 +283,8 @@ def test_a_camera_that_stops_early_leaves_no_file_and_is_named_with_its_step(tmp
     [
         ("top", paint(0, 0, 62, 48), 1, "camera top, step 2: frame of 62x48, expected 64x48"),
         ("top", paint(0, 0, 64, 48), -5, "camera top, step 2: capture time -5 ns is negative"),
+        ("top", paint(0, 0, 64, 48), 2**63, f"step 2: capture time {2**63} ns does not fit int64"),
+        ("top", paint(0, 0, 64, 48), 1.5, r"step 2: capture time 1\.5 ns is no whole number"),
         ("front", paint(0, 0, 64, 48), 1, "no camera 'front'; its cameras: top"),
     ],
 )

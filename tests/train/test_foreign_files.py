@@ -14,10 +14,10 @@ from episode_samples import paint, read_painting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcap.reader import make_reader
-from mcap.writer import Writer
+from mcap.writer import CompressionType, Writer
 
 from dyna_train.episode.foreign import ForeignFile
-from dyna_train.episode.foreign_episode import open_episode
+from dyna_train.episode.open import open_episode
 from dyna_train.episode.schemas import encode_video, schemas
 from dyna_train.errors import BadInput, CorruptEpisode, EpisodeError, MissingFrame
 
@@ -186,3 +186,30 @@ def test_an_absent_file_is_an_episode_error_that_names_it(tmp_path):
     for uri in (tmp_path / "absent.mcap", "memory://absent.mcap"):
         with pytest.raises(EpisodeError, match=r"absent\.mcap: no such episode file"):
             open_episode(uri)
+
+
+@given(
+    times=st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=30),
+    chunk_size=st.integers(1, 400),
+    compression=st.sampled_from(list(CompressionType)),
+    use_chunking=st.booleans(),
+    bounds=st.tuples(st.none() | st.integers(0, 10), st.none() | st.integers(10, 22)),
+)
+@settings(max_examples=60, deadline=None)
+def test_messages_come_as_the_stock_reader_gives_them(
+    tmp_path_factory, times, chunk_size, compression, use_chunking, bounds
+):
+    path = tmp_path_factory.mktemp("foreign") / "f.mcap"
+    with path.open("wb") as stream:
+        writer = Writer(stream, chunk_size=chunk_size, compression=compression, use_chunking=use_chunking)
+        writer.start()
+        ids = [writer.register_channel(topic, "json", 0) for topic in ("/a", "/b")]
+        for number, (time_ns, is_a) in enumerate(times):
+            writer.add_message(ids[0 if is_a else 1], time_ns, b"x" * number, time_ns, number)
+        writer.finish()
+    with path.open("rb") as stream, ForeignFile.open(path) as found:
+        reader = make_reader(stream)
+        expected = reader.iter_messages(["/a"], starting_at=bounds[0], ending_before=bounds[1])
+        assert [
+            message.sequence for message in found.messages("/a", start_ns=bounds[0], end_ns=bounds[1])
+        ] == [message.sequence for _, _, message in expected]

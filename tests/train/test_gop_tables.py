@@ -24,9 +24,9 @@ from small_corpus import Stretch, build, tables_of
 
 from dyna_train.episode.index import GopTable, Pieces
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import CameraTrack, Tracks, VectorTrack
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.span import Span
+from dyna_train.episode.tracks import CameraTrack, Tracks, VectorTrack
 from dyna_train.errors import CorruptEpisode, EpisodeError, ManifestError, TruncatedEpisode
 from dyna_train.loader import EpisodeDataset
 from dyna_train.manifest import Manifest, Totals, fetch_manifest, gop_tables_path

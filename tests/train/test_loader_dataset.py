@@ -12,7 +12,7 @@ import torch
 from small_corpus import SIZE, Stretch, action_of, build, grey_of, state_of
 from torch.utils.data import DataLoader
 
-from dyna_train.episode.profile import CameraTrack
+from dyna_train.episode.tracks import CameraTrack
 from dyna_train.errors import BadInput, EpisodeError
 from dyna_train.loader import EpisodeDataset, EpisodeSampler
 from dyna_train.manifest import Manifest

@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
+from doctor_samples import stock_copy
 from episode_samples import write_painted
-from look_samples import GAPS, write_rich
-from mcap.reader import make_reader
-from mcap.writer import CompressionType, Writer
+from look_samples import APP, GAPS
+from mcap.writer import CompressionType, IndexType, Writer
 from typer.testing import CliRunner
 
-from dyna_train.commands import look
 from dyna_train.episode.reader import Episode
-from dyna_train.errors import BadInput, EpisodeError, TruncatedEpisode
+from dyna_train.errors import BadInput, CorruptEpisode, EpisodeError, TruncatedEpisode
 from dyna_train.look.contents import McapContents
+from dyna_train.look.report import report
 from dyna_train.look.summary import EpisodeSummary, as_json, summarize
-
-app = typer.Typer()
-app.command()(look.inspect)
-app.command("foxglove-layout")(look.foxglove_layout)
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
-    """60 painted steps of three cameras and three vectors, without a gap."""
-    path = tmp_path_factory.mktemp("look") / "painted.mcap"
-    write_painted(path, 60)
-    return path
-
-
-@pytest.fixture(scope="module")
-def rich(tmp_path_factory) -> Path:
-    return write_rich(tmp_path_factory.mktemp("look") / "rich.mcap")
 
 
 def test_the_summary_repeats_what_the_writer_was_told(tmp_path):
@@ -60,8 +44,8 @@ def test_the_summary_repeats_what_the_writer_was_told(tmp_path):
     assert summary.depths == summary.events == summary.extras == ()
 
 
-def test_sizes_of_a_camera_follow_from_its_bytes(path):
-    top = summarize(path).cameras[0]
+def test_sizes_of_a_camera_follow_from_its_bytes(painted):
+    top = summarize(painted).cameras[0]
     assert top.num_frames == 60 and top.gaps == ()
     assert top.mb_per_minute == pytest.approx(top.video_bytes / 1e6 * 30)  # 60 steps at 30 Hz are 2 s
     assert top.kbit_per_frame == pytest.approx(top.video_bytes * 8 / 1000 / 60)
@@ -69,8 +53,8 @@ def test_sizes_of_a_camera_follow_from_its_bytes(path):
     assert "libx264" in top.codec_params and "crf=18" in top.codec_params
 
 
-def test_skew_is_the_distance_of_capture_from_grid_in_ms(path):
-    summary = summarize(path)
+def test_skew_is_the_distance_of_capture_from_grid_in_ms(painted):
+    summary = summarize(painted)
     assert [(camera.skew.max_ms, camera.skew.mean_ms) for camera in summary.cameras] == [
         (0, 0),
         (1, 1),
@@ -79,10 +63,10 @@ def test_skew_is_the_distance_of_capture_from_grid_in_ms(path):
     assert all(0 < vector.skew.mean_ms < vector.skew.max_ms <= 4 for vector in summary.vectors)
 
 
-def test_dimensions_have_name_unit_and_the_range_of_their_values(path):
-    with Episode.open(path) as episode:
+def test_dimensions_have_name_unit_and_the_range_of_their_values(painted):
+    with Episode.open(painted) as episode:
         values_TD = episode.vector("/state/arm")
-    arm = summarize(path).vectors[0]
+    arm = summarize(painted).vectors[0]
     assert [(one.name, one.unit) for one in arm.dimensions] == [
         ("shoulder", "rad"),
         ("elbow", "rad"),
@@ -96,7 +80,7 @@ def test_dimensions_have_name_unit_and_the_range_of_their_values(path):
 
 def test_gaps_are_named_and_left_out_of_rates_and_skew(rich):
     top, wrist, _ = summarize(rich).cameras
-    assert wrist.gaps == tuple(GAPS["left.wrist"]) and top.gaps == ()
+    assert wrist.gaps == tuple(range(*gap) for gap in GAPS["left.wrist"]) and top.gaps == ()
     assert wrist.num_frames == 48
     assert wrist.mb_per_minute == pytest.approx(wrist.video_bytes / 1e6 / (48 / 30 / 60))
     assert (wrist.skew.max_ms, wrist.skew.mean_ms) == (1, 1)
@@ -123,7 +107,7 @@ def test_depth_event_and_extra_topics_are_listed(rich):
 
 
 def test_json_is_one_object_with_stable_keys(rich):
-    shown = CliRunner().invoke(app, ["inspect", str(rich), "--json"])
+    shown = CliRunner().invoke(APP, ["inspect", str(rich), "--json"])
     assert shown.exit_code == 0
     found = json.loads(shown.stdout)
     assert list(found) == [
@@ -136,7 +120,7 @@ def test_json_is_one_object_with_stable_keys(rich):
 
 
 def test_the_text_gives_every_number_its_unit(rich):
-    shown = CliRunner().invoke(app, ["inspect", str(rich)], env={"COLUMNS": "160"}).stdout
+    shown = CliRunner().invoke(APP, ["inspect", str(rich)], env={"COLUMNS": "160"}).stdout
     for text in [
         "episode 4300000017  session 3/take 12",
         "2.000 s, 60 steps at 30 Hz",
@@ -183,39 +167,39 @@ def test_a_foreign_file_is_listed_with_or_without_a_summary(tmp_path, compressio
     ]
     assert (contents.num_messages, contents.duration_s) == (100, 0.99)
     assert [one.compression for one in contents.compressions] == [compression.name.lower()]
-    assert not contents.is_rewritten_episode
+    assert not contents.tells_of_an_episode
 
 
 def test_a_foreign_file_is_said_to_be_no_episode_file(tmp_path):
     file = str(foreign(tmp_path / "f.mcap"))
-    shown = CliRunner().invoke(app, ["inspect", file], env={"COLUMNS": "200"})
+    shown = CliRunner().invoke(APP, ["inspect", file], env={"COLUMNS": "200"})
     assert shown.exit_code == 0
     assert "not an episode file" in shown.stdout and "somebody else" in shown.stdout
-    assert json.loads(CliRunner().invoke(app, ["inspect", file, "--json"]).stdout)["kind"] == "mcap"
-    refused = CliRunner().invoke(app, ["inspect", file, "--sheet", str(tmp_path / "s.png")])
-    with pytest.raises(BadInput, match=r"f\.mcap: not an episode file; a contact sheet can be drawn of"):
+    assert json.loads(CliRunner().invoke(APP, ["inspect", file, "--json"]).stdout)["kind"] == "mcap"
+    refused = CliRunner().invoke(APP, ["inspect", file, "--sheet", str(tmp_path / "s.png")])
+    with pytest.raises(BadInput, match=r"f\.mcap: not an episode file; a contact sheet can be made of"):
         raise refused.exception
 
 
-def test_an_episode_that_another_tool_rewrote_is_recognised(path, tmp_path):
+@pytest.mark.parametrize("attachments", [False, True])
+def test_an_episode_that_another_tool_rewrote_is_listed_with_the_way_back(
+    rich_episode, tmp_path, attachments
+):
+    """Also where the tool carried our index along, whose places are those of the old file."""
     rewritten = tmp_path / "rewritten.mcap"
-    with path.open("rb") as source, rewritten.open("wb") as target:
-        reader, writer = make_reader(source), Writer(target)
-        writer.start(library="another tool")
-        channels = {}
-        for schema, channel, message in reader.iter_messages():
-            if channel.id not in channels:
-                number = writer.register_schema(schema.name, schema.encoding, schema.data)
-                channels[channel.id] = writer.register_channel(
-                    channel.topic, channel.message_encoding, number, dict(channel.metadata)
-                )
-            writer.add_message(channels[channel.id], message.log_time, message.data, message.publish_time)
-        for record in reader.iter_metadata():
-            writer.add_metadata(record.name, record.metadata)
-        writer.finish()
+    stock_copy(rich_episode, rewritten, attachments=attachments)
     contents = summarize(rewritten)
-    assert isinstance(contents, McapContents) and contents.is_rewritten_episode
-    assert "dyna-train regroup" in CliRunner().invoke(app, ["inspect", str(rewritten)]).stdout
+    assert isinstance(contents, McapContents) and contents.tells_of_an_episode
+    assert "dyna-train regroup" in CliRunner().invoke(APP, ["inspect", str(rewritten)]).stdout
+    for command in (
+        ["inspect", str(rewritten), "--sheet", str(tmp_path / "s.png")],
+        ["foxglove-layout", str(rewritten)],
+    ):
+        refused = CliRunner().invoke(APP, command)
+        with pytest.raises(
+            BadInput, match=r"rewritten\.mcap: an episode that another tool rewrote; .*regroup"
+        ):
+            raise refused.exception
 
 
 def test_every_shared_ros_bag_is_listed(shared_data):
@@ -227,7 +211,7 @@ def test_every_shared_ros_bag_is_listed(shared_data):
         assert contents.num_messages == sum(topic.num_messages for topic in contents.topics)
 
 
-def test_a_file_that_is_cut_or_no_mcap_is_an_error_not_a_summary(path, tmp_path):
+def test_a_file_that_is_cut_or_no_mcap_is_an_error_not_a_summary(painted, tmp_path):
     cut, other = tmp_path / "cut.mcap", tmp_path / "text.mcap"
     cut.write_bytes(foreign(tmp_path / "f.mcap").read_bytes()[:500])
     other.write_text("not mcap")
@@ -239,12 +223,70 @@ def test_a_file_that_is_cut_or_no_mcap_is_an_error_not_a_summary(path, tmp_path)
         summarize(tmp_path / "absent.mcap")
 
 
-def test_a_foreign_file_with_a_broken_summary_names_what_the_stock_reader_said(tmp_path):
+def test_a_footer_that_points_past_the_end_is_an_error_that_names_the_byte(tmp_path):
     path = foreign(tmp_path / "f.mcap")
     data = bytearray(path.read_bytes())
-    data[-30] ^= 0xFF  # in the footer: where the summary begins
+    data[-22] ^= 0xFF  # in the footer: where the summary begins
     path.write_bytes(data)
     with pytest.raises(
-        EpisodeError, match=r"f\.mcap: the stock MCAP reader cannot read it: .*expected a whole"
+        CorruptEpisode, match=r"f\.mcap: the footer places the summary at byte [\d,]+, the file has"
     ):
         summarize(path)
+
+
+def test_a_folder_is_refused_by_name(tmp_path):
+    with pytest.raises(EpisodeError, match="a folder; expected an episode file"):
+        summarize(tmp_path)
+
+
+@pytest.mark.parametrize("compression", CompressionType)
+@pytest.mark.parametrize("is_bare", [False, True])
+def test_a_flipped_byte_or_a_cut_of_a_foreign_file_is_listed_or_a_typed_error(tmp_path, compression, is_bare):
+    """is_bare: without checksums and summary, so that nothing but the stock reader notices."""
+    options = {"enable_crcs": not is_bare, "chunk_size": 1500}
+    whole = foreign(
+        tmp_path / "f.mcap", use_summary=not is_bare, compression=compression, **options
+    ).read_bytes()
+    damaged = tmp_path / "damaged.mcap"
+    flips = [
+        (at, 0xFF if at % 2 else 0x01)
+        for at in (*range(0, len(whole), 29), *range(len(whole) - 60, len(whole)))
+    ]
+    for at, mask in flips:
+        damaged.write_bytes(whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :])
+        assert_listed_or_refused(damaged)
+    for cut in range(0, len(whole), 97):
+        damaged.write_bytes(whole[:cut])
+        assert_listed_or_refused(damaged)
+
+
+def assert_listed_or_refused(path: Path) -> None:
+    try:
+        summary = summarize(path)
+    except EpisodeError as error:
+        assert str(path) in str(error)
+        return
+    assert list(report(summary))
+    json.dumps(as_json(summary), allow_nan=False)
+
+
+def test_attachments_and_metadata_are_listed_also_without_a_summary(tmp_path):
+    with (tmp_path / "f.mcap").open("wb") as stream:
+        writer = Writer(stream, index_types=IndexType.NONE, use_statistics=False, use_summary_offsets=False)
+        writer.start("", "somebody else")
+        writer.add_attachment(0, 0, "calibration", "text/plain", b"12345")
+        writer.add_metadata("robot", {"arm": "left"})
+        writer.finish()
+    contents = summarize(tmp_path / "f.mcap")
+    assert isinstance(contents, McapContents)
+    assert (contents.attachment_bytes, contents.metadata_names) == ({"calibration": 5}, ("robot",))
+    assert (contents.library, contents.start_ns, contents.num_messages) == ("somebody else", None, 0)
+
+
+def test_inspect_without_a_sheet_loads_no_pillow(painted):
+    code = (
+        "import sys; from dyna_train.commands.look import inspect; inspect(sys.argv[1]); "
+        "print({'PIL', 'torch'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, painted], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("set()\n")

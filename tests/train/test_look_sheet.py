@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from pathlib import Path
-
 import numpy as np
 import pytest
-import typer
-from episode_samples import CAMERAS, LAYOUT, camera_capture_ns, header, paint, read_painting, write_painted
+from episode_samples import CAMERAS, LAYOUT, camera_capture_ns, header, paint, read_painting
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from look_samples import ODD, write_of, write_rich
+from look_samples import APP, ODD, write_of
 from PIL import Image, ImageColor
 from typer.testing import CliRunner
 
-from dyna_train.commands import look
-from dyna_train.episode.profile import VectorTrack
 from dyna_train.episode.reader import Episode
+from dyna_train.episode.tracks import VectorTrack
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.look.axes import AXIS_LEFT, AXIS_RIGHT, PAGE_WIDTH, TimeAxis, dashes, outline, round_numbers
-from dyna_train.look.frames import frame_tiles, spread_steps, stretches, tile_size
+from dyna_train.look.frames import frame_tiles, spread_steps, tile_size
 from dyna_train.look.ink import fit, line_height, text_width, wrap, write
 from dyna_train.look.palette import BAD, LINES, PANEL, PAPER
 from dyna_train.look.panels import plan_panels
@@ -29,23 +24,6 @@ from dyna_train.look.rows import draw_row
 from dyna_train.look.sheet import draw_sheet
 from dyna_train.look.summary import summarize_episode
 from dyna_train.video.encode import Quality
-
-app = typer.Typer()
-app.command()(look.inspect)
-app.command("foxglove-layout")(look.foxglove_layout)
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
-    """60 painted steps of three cameras and three vectors, without a gap."""
-    path = tmp_path_factory.mktemp("look") / "painted.mcap"
-    write_painted(path, 60)
-    return path
-
-
-@pytest.fixture(scope="module")
-def rich(tmp_path_factory) -> Path:
-    return write_rich(tmp_path_factory.mktemp("look") / "rich.mcap")
 
 
 def colours_at(picture: Image.Image, x: float, y: float, radius: int = 2) -> list[tuple[int, int, int]]:
@@ -59,8 +37,8 @@ def has_colour(picture: Image.Image, x: float, y: float, colour: str, radius: in
     return any(np.abs(np.array(found) - wanted).max() < 30 for found in colours_at(picture, x, y, radius))
 
 
-def test_a_painted_frame_stands_above_its_time(path):
-    with Episode.open(path) as episode:
+def test_a_painted_frame_stands_above_its_time(painted):
+    with Episode.open(painted) as episode:
         summary, axis = summarize_episode(episode), TimeAxis(60, 30.0)
         row = draw_row(episode, CAMERAS[0], summary.cameras[0], axis, 3)
     width, height = 136, 102  # 64 x 48 in a box of 136 x 120
@@ -158,9 +136,9 @@ def test_a_sheet_can_be_drawn_of(name, tmp_path):
     assert all(part.getcolors() == [(part.width * part.height, (255, 255, 255))] for part in edge)
 
 
-def test_the_command_writes_the_sheet_as_png(path, tmp_path):
+def test_the_command_writes_the_sheet_as_png(painted, tmp_path):
     target = tmp_path / "new folder" / "sheet.png"
-    shown = CliRunner().invoke(app, ["inspect", str(path), "--sheet", str(target)])
+    shown = CliRunner().invoke(APP, ["inspect", str(painted), "--sheet", str(target)])
     assert shown.exit_code == 0 and "sheet.png" in shown.stdout
     with Image.open(target) as page:
         assert (page.format, page.width) == ("PNG", PAGE_WIDTH)
@@ -172,15 +150,6 @@ def test_frames_are_spread_from_the_first_to_the_last(num_steps, num_columns):
     steps = spread_steps(num_steps, num_columns)
     assert steps == sorted(set(steps)) and len(steps) == min(num_steps, num_columns)
     assert steps[0] == 0 and steps[-1] == num_steps - 1
-
-
-@given(is_inside=st.lists(st.booleans(), max_size=60))
-def test_stretches_cover_exactly_what_is_inside(is_inside):
-    found = stretches(np.array(is_inside, dtype=bool))
-    assert [step for start, end in found for step in range(start, end)] == [
-        step for step, inside in enumerate(is_inside) if inside
-    ]
-    assert all(first[1] < second[0] for first, second in pairwise(found))
 
 
 @given(low=st.floats(-1e9, 1e9), span=st.floats(1e-3, 1e9), most=st.integers(2, 12))
@@ -198,7 +167,7 @@ def test_round_numbers_lie_in_the_range_evenly(low, span, most):
 @settings(deadline=None, max_examples=50)
 def test_an_outline_keeps_lowest_and_highest_value_and_leaves_out_what_is_none(values):
     values_T = np.array(values, np.float32)
-    drawn = outline(values_T, TimeAxis(len(values), 30.0))
+    drawn = outline(values_T)
     finite = values_T[np.isfinite(values_T)]
     if not finite.size:
         assert drawn == []

@@ -12,15 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import typer
-from episode_samples import header, write_painted
+from episode_samples import header
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from look_samples import ODD, many, write_rich
+from look_samples import APP, ODD, many
 from typer.testing import CliRunner
 
-from dyna_train.commands import look
-from dyna_train.episode.profile import DepthTrack, VectorTrack
+from dyna_train.episode.tracks import DepthTrack, VectorTrack
 from dyna_train.errors import BadInput, MissingExtra
 from dyna_train.look.foxglove import foxglove_layout
 from dyna_train.look.palette import LINES
@@ -28,24 +26,6 @@ from dyna_train.look.panels import plan_panels
 
 COLUMNS = ("VideoStream:sample", "Scalars:scalars", "Image:buffer")
 RERUN = Path(sys.executable).with_name("rerun")
-
-app = typer.Typer()
-app.command("foxglove-layout")(look.foxglove_layout)
-app.command()(look.rerun)
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
-    """60 painted steps of three cameras and three vectors, without a gap."""
-    path = tmp_path_factory.mktemp("look") / "painted.mcap"
-    write_painted(path, 60)
-    return path
-
-
-@pytest.fixture(scope="module")
-def rich(tmp_path_factory) -> Path:
-    return write_rich(tmp_path_factory.mktemp("look") / "rich.mcap")
-
 
 tracks = st.builds(
     lambda name, role, names, unit: VectorTrack(name, role, tuple(names), (unit,) * len(names)),
@@ -116,8 +96,8 @@ def test_foxglove_paths_quote_a_topic_with_a_dot_and_label_lines_by_name():
     assert panel["foxglovePanelTitle"] == "left.arm [m]"
 
 
-def test_the_foxglove_command_prints_the_layout_alone(path):
-    shown = CliRunner().invoke(app, ["foxglove-layout", str(path)])
+def test_the_foxglove_command_prints_the_layout_alone(painted):
+    shown = CliRunner().invoke(APP, ["foxglove-layout", str(painted)])
     assert json.loads(shown.stdout)["configById"]["Image!1"]["imageMode"] == {
         "imageTopic": "/camera/left.wrist/video"
     }
@@ -158,13 +138,13 @@ def test_a_rerun_recording_holds_all_cameras_and_plots_and_how_to_lay_them_out(r
     assert printed.count("ViewContents:query") == 3 + 1 + 3  # cameras, depth, plots
 
 
-def test_rerun_names_what_is_missing(path, tmp_path, monkeypatch):
-    refused = CliRunner().invoke(app, ["rerun", str(tmp_path / "absent.mcap")])
+def test_rerun_names_what_is_missing(painted, tmp_path, monkeypatch):
+    refused = CliRunner().invoke(APP, ["rerun", str(tmp_path / "absent.mcap")])
     with pytest.raises(BadInput, match=r"absent\.mcap: no such local file; Rerun reads local files"):
         raise refused.exception
     monkeypatch.delitem(sys.modules, "dyna_train.look.rerun_view", raising=False)
     monkeypatch.setitem(sys.modules, "rerun", None)
-    refused = CliRunner().invoke(app, ["rerun", str(path)])
+    refused = CliRunner().invoke(APP, ["rerun", str(painted)])
     with pytest.raises(MissingExtra, match=r"needs the module 'rerun', .* 'dyna-data-engine\[view\]'"):
         raise refused.exception
 

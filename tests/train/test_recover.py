@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
-from doctor_samples import SentMessage, contents, records, stock_copy, write_rich
-from episode_samples import CAMERAS, read_painting
+from damage import flipped, places_of, put, records
+from doctor_samples import DEPTHS, EXTRA, SentMessage, contents, stock_copy, write_rich
+from episode_samples import CAMERAS, LAYOUT, header, read_painting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcap.opcode import Opcode
 from typer.testing import CliRunner
 
-from dyna_train.commands.doctor import doctor, recover, regroup
+from dyna_train.cli import app
 from dyna_train.doctor import recover as recovery
 from dyna_train.doctor.report import examine
 from dyna_train.doctor.survey import Survey
 from dyna_train.episode.reader import Episode
+from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.errors import BadInput, EpisodeError, MissingFrame
+from dyna_train.video.encode import Quality
 
 NUM_STEPS = 74
-app = typer.Typer()
-for command in (doctor, recover, regroup):
-    app.command()(command)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("episode") / "whole.mcap"
     write_rich(path, NUM_STEPS, gaps={"left.wrist": range(9, 31), "top": range(70, 74)})
-    return path
-
-
-def put(folder: Path, data: bytes) -> Path:
-    path = folder / "damaged.mcap"
-    path.write_bytes(data)
     return path
 
 
@@ -50,10 +44,6 @@ def chunk_places(path: Path, group: str) -> list[tuple[int, int]]:
         for chunk in survey.chunks
         if groups[int(chunk.messages["channel"][0])] == group
     ]
-
-
-def flipped(data: bytes, place: int) -> bytes:
-    return data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :]
 
 
 def assert_healthy(path: Path) -> None:
@@ -156,9 +146,8 @@ def test_the_longest_stretch_with_state_is_kept(whole, tmp_path, block, kept):
 def test_a_damaged_header_is_replaced_by_the_copy_at_the_other_end(whole, tmp_path):
     """Channels stand twice, and so do the metadata records that say whose file it is."""
     data = whole.read_bytes()
-    places = [(kind, start) for kind, start, _ in records(data)]
-    channel = next(start for kind, start in places if kind == Opcode.CHANNEL)
-    episode_record = [start for kind, start in places if kind == Opcode.METADATA][5]
+    channel, _ = places_of(data, Opcode.CHANNEL)[0]
+    episode_record, _ = places_of(data, Opcode.METADATA)[5]
     for number, place in enumerate((channel + 16, channel + 5, episode_record + 60, episode_record + 11)):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -171,7 +160,7 @@ def test_a_damaged_header_is_replaced_by_the_copy_at_the_other_end(whole, tmp_pa
 
 def test_a_topic_whose_channel_is_lost_is_named_by_its_number(whole, tmp_path):
     data = whole.read_bytes()
-    start = [start for kind, start, _ in records(data) if kind == Opcode.CHANNEL][3]
+    start, _ = places_of(data, Opcode.CHANNEL)[3]
     cut = chunk_places(whole, "video")[1][1]
     done = recovery.recover(put(tmp_path, flipped(data[:cut], start)))
     assert_healthy(done.made.path)
@@ -183,6 +172,8 @@ def test_a_whole_file_is_copied_and_nothing_is_lost(whole, tmp_path):
     done = recovery.recover(whole, out)
     assert (done.is_whole, done.lost, done.damages) == (True, {}, ())
     assert contents(Survey.open(out)) == contents(Survey.open(whole))
+    with Episode.open(out) as episode, Episode.open(whole) as old:
+        assert episode.extra_topics() == old.extra_topics() == (EXTRA,)
     again = recovery.recover(out, tmp_path / "again.mcap")
     assert again.made.path.read_bytes() == out.read_bytes()
 
@@ -198,16 +189,16 @@ def test_a_cut_copy_of_another_tool_is_saved_too(whole, tmp_path, vectors):
     with pytest.raises(
         EpisodeError, match=r"stock\.mcap: nothing can be saved: no whole metadata record dyna\.ep"
     ):
-        recovery.recover(put_as(stock, stock.read_bytes()[:9000]), out)
+        recovery.recover(cut(stock, 9000), out)
     stock_copy(source, stock, chunk_size=2000, metadata_first=True)
     expected = messages_before(stock, 9000)
-    done = recovery.recover(put_as(stock, stock.read_bytes()[:9000]), out)
+    done = recovery.recover(cut(stock, 9000), out)
     assert_healthy(out)
     assert contents(Survey.open(out)) >= {one for one in expected if one.step < len(done.kept)}
 
 
-def put_as(path: Path, data: bytes) -> Path:
-    path.write_bytes(data)
+def cut(path: Path, size_bytes: int) -> Path:
+    path.write_bytes(path.read_bytes()[:size_bytes])
     return path
 
 
@@ -220,9 +211,9 @@ def test_a_gop_that_lost_its_keyframe_or_its_middle_is_not_kept_behind_the_hole(
     folder = tmp_path_factory.mktemp("holes")
     stock = folder / "damaged.mcap"
     stock_copy(whole, stock, chunk_size=data.draw(st.integers(300, 3000)), attachments=True)
-    places = [(start, end) for kind, start, end in records(stock.read_bytes()) if kind == Opcode.CHUNK]
+    places = places_of(stock.read_bytes(), Opcode.CHUNK)
     _, end = data.draw(st.sampled_from(places[1:]))
-    put_as(stock, flipped(stock.read_bytes(), end - 3))
+    put(folder, flipped(stock.read_bytes(), end - 3))
     done = recovery.recover(stock)
     assert_healthy(done.made.path)
     with Episode.open(done.made.path) as episode, Episode.open(whole) as old:
@@ -283,3 +274,28 @@ def test_the_command_exits_0_whole_1_with_loss_and_prints_json(whole, tmp_path):
     assert saved["lost"]["/state/arm"] == [[48, 74]]
     healthy = CliRunner().invoke(app, ["recover", str(whole), "--out", str(tmp_path / "b.mcap")])
     assert (healthy.exit_code, len(healthy.stdout.splitlines())) == (0, 1)
+
+
+@pytest.mark.parametrize("kind", ["cameras", "depths"])
+def test_an_episode_that_is_one_gap_is_copied_and_nothing_is_lost(tmp_path, kind):
+    tracks = {"cameras": CAMERAS[:1], "depths": DEPTHS}
+    described = replace(header(50), **{"cameras": (), "vectors": (), kind: tracks[kind]})
+    path = tmp_path / "gap.mcap"
+    with EpisodeWriter.create(path, described, LAYOUT, quality=Quality(18), vectors={}) as writer:
+        for camera in described.cameras:
+            writer.skip_steps(camera.name, 50)
+        for depth in described.depths:
+            writer.skip_depth(depth.name, 50)
+        writer.finish()
+    assert not any(chunk.is_unchecked for chunk in Survey.open(path).chunks)
+    done = recovery.recover(path)
+    assert (done.is_whole, done.kept) == (True, range(50))
+
+
+def test_a_file_without_chunks_is_pointed_to_regroup(whole, tmp_path):
+    stock = tmp_path / "stock.mcap"
+    stock_copy(whole, stock, use_chunking=False)
+    with pytest.raises(
+        EpisodeError, match=r"messages stand outside chunks, .* copy it with: dyna-train regroup"
+    ):
+        recovery.recover(stock)

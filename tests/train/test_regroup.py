@@ -8,24 +8,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
-from doctor_samples import contents, found, stock_copy, write_rich
+from damage import flipped, put
+from doctor_samples import EXTRA, contents, found, stock_copy, write_rich
 from episode_samples import CAMERAS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcap.writer import CompressionType
+from mcap.reader import make_reader
+from mcap.writer import CompressionType, Writer
 from typer.testing import CliRunner
 
-from dyna_train.commands.doctor import doctor, recover, regroup
+from dyna_train.cli import app
 from dyna_train.doctor import regroup as regrouping
 from dyna_train.doctor.report import examine
 from dyna_train.doctor.survey import Survey
+from dyna_train.episode.foreign_episode import ForeignEpisode
+from dyna_train.episode.open import open_episode
 from dyna_train.episode.reader import Episode
 from dyna_train.errors import BadInput, CorruptEpisode, EpisodeError
-
-app = typer.Typer()
-for command in (doctor, recover, regroup):
-    app.command()(command)
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +74,7 @@ def test_without_the_attachments_content_is_the_same_and_the_layout_a_good_one(w
     assert contents(Survey.open(done.made.path)) == contents(Survey.open(whole))
     with Episode.open(done.made.path) as episode, Episode.open(whole) as old:
         assert episode.header == old.header
+        assert episode.extra_topics() == old.extra_topics() == (EXTRA,)
         assert episode.layout.gop == old.layout.gop
         assert np.array_equal(episode.state_TD, old.state_TD)
         for topic in old.header.topics:
@@ -181,9 +181,7 @@ def test_two_messages_for_one_step_are_refused(whole, tmp_path):
 
 @pytest.mark.parametrize("place", [-3, 3000, 25_000])
 def test_a_damaged_file_is_refused_and_recover_is_named(whole, tmp_path, place):
-    path, data = tmp_path / "damaged.mcap", bytearray(whole.read_bytes())
-    data[place] ^= 0x40
-    path.write_bytes(data)
+    path = put(tmp_path, flipped(whole.read_bytes(), place))
     with pytest.raises(CorruptEpisode, match=r"damaged\.mcap: damaged, first at byte .*: dyna-train recover"):
         regrouping.regroup(path)
 
@@ -210,3 +208,50 @@ def test_the_command_says_what_it_wrote(whole, tmp_path):
     made = json.loads(as_json.stdout)
     assert (made["file"], made["num_steps"], made["dropped"]) == (str(stock), 50, [])
     assert Path(made["out"]).read_bytes() == out.read_bytes()
+
+
+def test_regroup_and_the_reader_of_a_rewritten_file_agree_on_what_the_extra_topics_are(whole, tmp_path):
+    """Also on a topic that the tool added, which no group of ours claims."""
+    with whole.open("rb") as old, (tmp_path / "rewritten.mcap").open("wb") as new:
+        reader, writer = make_reader(old), Writer(new)
+        writer.start()
+        ids = {}
+        for schema, channel, message in reader.iter_messages():
+            if channel.id not in ids:
+                number = writer.register_schema(schema.name, schema.encoding, schema.data) if schema else 0
+                ids[channel.id] = writer.register_channel(
+                    channel.topic, channel.message_encoding, number, channel.metadata
+                )
+            writer.add_message(
+                ids[channel.id], message.log_time, message.data, message.publish_time, message.sequence
+            )
+        added = writer.register_channel("/diagnostics", "json", 0, {"from": "the tool", "group": "theirs"})
+        writer.add_message(added, message.log_time, b"{}", message.log_time)
+        for record in reader.iter_metadata():
+            writer.add_metadata(record.name, record.metadata)
+        writer.finish()
+    regrouping.regroup(tmp_path / "rewritten.mcap", tmp_path / "again.mcap")
+    with open_episode(tmp_path / "rewritten.mcap") as found, Episode.open(tmp_path / "again.mcap") as again:
+        assert isinstance(found, ForeignEpisode)
+        topics = sorted(found.extra_topics(), key=lambda topic: topic.topic)
+        assert topics == sorted(again.extra_topics(), key=lambda topic: topic.topic)
+        assert ("/diagnostics", {"from": "the tool", "group": "theirs"}) in [
+            (t.topic, t.metadata) for t in topics
+        ]
+        for topic in topics:
+            assert list(found.extra_messages(topic.topic)) == list(again.extra_messages(topic.topic))
+
+
+def test_many_more_steps_than_the_messages_reach_are_refused(tmp_path):
+    write_rich(tmp_path / "rich.mcap", vectors=())
+    stock = tmp_path / "stock.mcap"
+    stock_copy(
+        tmp_path / "rich.mcap",
+        stock,
+        metadata=lambda name, values: (
+            {**values, "num_steps": "4000000000"} if name == "dyna.episode" else values
+        ),
+    )
+    text = r"says 4,000,000,000 steps, the messages end before step 50; expected at most 10,000,000 more"
+    with pytest.raises(EpisodeError, match=text):
+        regrouping.regroup(stock)

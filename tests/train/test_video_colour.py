@@ -16,8 +16,8 @@ from episode_samples import LAYOUT, START_NS, header
 from numpy.typing import NDArray
 from PIL import Image
 
-from dyna_train.episode.profile import CameraTrack
 from dyna_train.episode.reader import Episode
+from dyna_train.episode.tracks import CameraTrack
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.video.encode import Quality
 

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dyna_train.video.coded import CodedVideo, Packet, StreamFacts, copied_packets, survey
+from dyna_train.video.coded import CodedVideo, Packet, StreamFacts, copied_packets, read_facts
 from dyna_train.video.copy import copy_fault, gop_of
 from dyna_train.video.decode import decode_gop
 from dyna_train.video.nal import IDR, PPS, SPS, join_annexb, split_annexb, split_avcc
@@ -36,7 +36,7 @@ VIDEO = from_memory(STREAM)
 def fault_of(
     video: CodedVideo, frames_T: NDArray[np.int64] | None = None, size: tuple[int, int] = SIZE
 ) -> str | None:
-    facts = survey(video)
+    facts = read_facts(video)
     every_T = np.arange(max(1, len(facts.packets)))
     return copy_fault(facts, every_T if frames_T is None else frames_T, size=size, most_gop=MOST_GOP)
 
@@ -95,7 +95,7 @@ def test_annex_b_bytes_that_lack_nothing_are_the_same_bytes() -> None:
 
 def test_a_later_stretch_starts_at_its_keyframe_and_ends_anywhere(tmp_path: Path) -> None:
     path = write_mp4(tmp_path / "v.mp4", 30, closed(10))
-    video, facts = coded(path), survey(coded(path))
+    video, facts = coded(path), read_facts(coded(path))
     for first, last, gop in [
         (0, 30, 10),
         (10, 27, 10),
@@ -116,7 +116,7 @@ def test_a_later_stretch_starts_at_its_keyframe_and_ends_anywhere(tmp_path: Path
 
 
 def test_the_facts_are_those_of_the_packets(tmp_path: Path) -> None:
-    facts = survey(coded(write_mp4(tmp_path / "v.mp4", 5, closed(3))))
+    facts = read_facts(coded(write_mp4(tmp_path / "v.mp4", 5, closed(3))))
     assert facts.describe() == "h264 High level 1.0 96x64"
     assert [packet.kinds for packet in facts.packets] == ["I", "P", "P", "I", "P"]
     assert [packet.is_idr for packet in facts.packets] == [True, False, False, True, False]
@@ -247,13 +247,13 @@ def without(kinds: tuple[int, ...], packets: list[bytes]) -> list[bytes]:
 def test_missing_parameter_sets_are_refused_and_those_of_the_container_are_put_in() -> None:
     stream = encode(6, closed(3))
     sets = [nal for nal in split_annexb(stream.packets[0]) if nal.type in (SPS, PPS)]
-    look = from_memory(stream).look
+    shown = from_memory(stream).appearance
     for kinds, reason in [
         ((SPS, PPS), "no keyframe comes with its parameter sets"),
         ((PPS,), "packet 0 comes without its parameter sets"),
     ]:
         packets = [Packet(data, pts) for pts, data in enumerate(without(kinds, stream.packets))]
-        bare = CodedVideo("h264", b"", look, lambda packets=packets: iter(packets))  # type: ignore[misc]
+        bare = CodedVideo("h264", b"", shown, lambda packets=packets: iter(packets))  # type: ignore[misc]
         assert fault_of(bare) == reason
         helped = replace(bare, extradata=join_annexb(sets))
         assert fault_of(helped) is None
@@ -324,7 +324,7 @@ def test_only_gops_of_one_length_from_the_first_used_frame_are_copied(
     num_packets = starts[-1] + min(last, gop)
     if num_gops > 1:
         starts[-1] += moved
-    template = survey(VIDEO)
+    template = read_facts(VIDEO)
     packets = tuple(
         replace(template.packets[1], pts=number, is_idr=number in starts) for number in range(num_packets)
     )

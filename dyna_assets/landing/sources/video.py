@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, is_local
 from dyna_train.errors import BadInput
-from dyna_train.video.coded import CodedVideo, Look, Packet
+from dyna_train.video.coded import Appearance, CodedVideo, Packet
 from dyna_train.video.pixels import Orientation, orientation_of, turned
 
 NS = 1_000_000_000
@@ -111,8 +111,8 @@ class Video:
             self._seek(container, stream)
             for frame in self._decoded(container, stream):
                 if self._inside(frame.pts):
-                    self._orientation(frame)  # raises what `Look.of` would, with the file's name
-                    return CodedVideo(codec, extradata, Look.of(frame), self.packets)
+                    self._orientation(frame)  # raises what `Appearance.of` would, with the file's name
+                    return CodedVideo(codec, extradata, Appearance.of(frame), self.packets)
         raise RecordingError(f"{self.where}: no frame in it is shown", check=DECODABLE)
 
     def packets(self) -> Iterator[Packet]:

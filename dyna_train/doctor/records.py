@@ -66,6 +66,7 @@ _CLASSES: dict[int, Any] = {
     Opcode.SUMMARY_OFFSET: SummaryOffset,
     Opcode.DATA_END: DataEnd,
 }
+_MAX_NAME_BYTES = 32  # of a compression, all of which have short names: a longer one is a damaged length
 _PROOF = 16  # records of a kind that proves nothing to look through
 _ZEROS = re.compile(rb"\0{3,}")
 """What a damaged stretch is searched for: a record is shorter than 2**40 bytes, so its length ends in zeros."""
@@ -240,7 +241,7 @@ def _chunk(data: memoryview, at: int, end: int) -> Record | None:
         return None
     start_ns, end_ns, size, crc, name_bytes = _CHUNK_HEAD.unpack_from(body)
     data_at = _CHUNK_HEAD.size + name_bytes + 8
-    if data_at > len(body) or name_bytes > 32:
+    if data_at > len(body) or name_bytes > _MAX_NAME_BYTES:
         return None
     try:
         compression = bytes(body[_CHUNK_HEAD.size : data_at - 8]).decode()
@@ -285,6 +286,9 @@ def _damage(data: memoryview, at: int, last: int) -> Damage:
     size = len(data)
     if last == Opcode.FOOTER and at + len(MAGIC) == size:
         return Damage(at, size, f"the closing magic bytes {MAGIC!r}", repr(bytes(data[at:])))
+    if last == Opcode.FOOTER and bytes(data[at : at + len(MAGIC)]) == MAGIC:
+        at += len(MAGIC)
+        return Damage(at, size, "the file's end", f"{size - at:,} bytes after the closing magic")
     if at + RECORD_HEAD_BYTES > size:
         return _cut(data, at)
     opcode, length = struct.unpack_from("<BQ", data, at)

@@ -1,13 +1,13 @@
-"""What a check yields where a file breaks a promise, and the registry of checks."""
+"""A check: a named promise, the function that finds where a file breaks it, and what that yields."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from dyna_train.doctor.case import Case
-from dyna_train.doctor.stretches import steps_text, stretches
+from dyna_train.episode.stretches import steps_text, stretches
 
 Level = Literal["fault", "warning"]
 
@@ -17,6 +17,7 @@ class Finding:
     """What is wrong at one place: what was expected there, what was found.
 
     topic, steps (stretches of them), gop, byte: where, as far as it applies; byte counts from the file's start.
+    check, level: of the check that found it, which need not say so itself.
     """
 
     expected: str
@@ -25,6 +26,8 @@ class Finding:
     steps: tuple[range, ...] = ()
     gop: int | None = None
     byte: int | None = None
+    check: str = ""
+    level: Level = "fault"
 
     @property
     def where(self) -> str:
@@ -37,8 +40,27 @@ class Finding:
         ]
         return ", ".join(part for part in parts if part) or "file"
 
+    def __str__(self) -> str:
+        """One line."""
+        mark = " (warning)" if self.level == "warning" else ""
+        text = f"{self.check}{mark}: {self.where}: expected {self.expected}; found {self.found}"
+        return " ".join(text.split())
 
-Look = Callable[[Case], Iterable[Finding]]
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values; steps as [first, end) pairs."""
+        return {
+            "check": self.check,
+            "level": self.level,
+            "topic": self.topic or None,
+            "steps": [[run.start, run.stop] for run in self.steps] or None,
+            "gop": self.gop,
+            "byte": self.byte,
+            "expected": self.expected,
+            "found": self.found,
+        }
+
+
+Find = Callable[[Case], Iterable[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +69,16 @@ class Check:
 
     name: str
     level: Level
-    look: Look
+    find: Find
+
+    def findings(self, case: Case) -> list[Finding]:
+        """Where the file breaks it, each place once, signed with its name."""
+        return [replace(one, check=self.name, level=self.level) for one in merged(self.find(case))]
 
 
-CHECKS: dict[str, Check] = {}
-"""By name, filled by importing the modules that hold them."""
-
-
-def check(name: str, level: Level = "fault") -> Callable[[Look], Look]:
-    """Register the decorated function as the check `name`."""
-
-    def register(look: Look) -> Look:
-        assert name not in CHECKS, f"two checks are called {name}"
-        CHECKS[name] = Check(name, level, look)
-        return look
-
-    return register
+def check(name: str, level: Level = "fault") -> Callable[[Find], Check]:
+    """Make the decorated function the check `name`."""
+    return lambda find: Check(name, level, find)
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Which steps of a damaged episode file can be saved, topic by topic (pure).
+"""Which steps of a damaged episode file can be saved, topic by topic.
 
 A *whole* chunk is one whose checksum holds. The *reach* of a topic are the steps of which the file still tells
 whether they had a frame; so a step within reach that has none is a gap of the camera, and nothing lost.
@@ -14,14 +14,15 @@ from mcap.opcode import Opcode
 
 from dyna_train.doctor.case import Case
 from dyna_train.doctor.checks_chunks import chunk_groups
+from dyna_train.doctor.records import Messages
 from dyna_train.doctor.rewrite import Payloads
-from dyna_train.doctor.stretches import Stretches, missing_from, steps_at, stretches
 from dyna_train.doctor.survey import Chunk
-from dyna_train.doctor.walk import Messages
 from dyna_train.episode.profile import PROFILE, EpisodeHeader
 from dyna_train.episode.schemas import parse_video
+from dyna_train.episode.stretches import Stretches, missing_from, steps_at, stretches
 from dyna_train.errors import BadInput, CorruptEpisode
-from dyna_train.video.nal import read_access_unit, split_annexb
+from dyna_train.video.nal import AccessUnit, parse_access_unit
+from dyna_train.video.order import FrameNumbers
 
 
 def saved_messages(case: Case) -> Messages:
@@ -33,19 +34,22 @@ def saved_messages(case: Case) -> Messages:
 def decodable(case: Case, messages: Messages, gop: int) -> Messages:
     """The frames of one camera that a decoder can start from or get to: `messages` has them in step order.
 
-    Of a GOP whose keyframe is lost nothing is left; of one with a hole what stands before it. Only files that
-    another tool cut into chunks have such GOPs.
+    Of a GOP whose keyframe is lost nothing is left; of one with a hole, or a frame taken out, what stands before
+    it. Only files that another tool wrote have such GOPs.
     """
+    numbers = FrameNumbers()
     payloads, lost_at = Payloads(case), np.array(list(_lost_places(case)), np.int64)
     keep = np.zeros(len(messages), bool)
     number, place, is_good = -1, 0, False
     for row, message in enumerate(messages):
+        unit = _unit_of(payloads.of(message))
         here = case.survey.chunks[int(message["chunk"])].record.at
         if int(message["sequence"]) // gop != number:
             number = int(message["sequence"]) // gop
-            is_good = _is_keyframe(payloads.of(message))
+            is_good = unit is not None and unit.is_idr and unit.has_parameter_sets
         elif ((lost_at > place) & (lost_at < here)).any():
             is_good = False
+        is_good = is_good and unit is not None and not numbers.fault(unit)
         keep[row], place = is_good, here
     return messages[keep]
 
@@ -53,11 +57,16 @@ def decodable(case: Case, messages: Messages, gop: int) -> Messages:
 def kept_steps(case: Case, header: EpisodeHeader, messages: Mapping[str, Messages], gop: int) -> range:
     """The longest stretch of steps that have every vector; it starts where a GOP starts. Empty if there is none.
 
-    Without vectors: all steps that the index counts, or where it is lost those up to the last picture.
+    Without vectors: all steps that the index counts, or where it is lost those up to the last picture; without
+    a picture none, unless the file is whole.
     """
     if not header.vectors:
         last = max((int(found["sequence"].max()) + 1 for found in messages.values() if len(found)), default=0)
-        return range(min(case.index.num_steps, header.num_steps) if case.index and last else last)
+        return range(
+            min(case.index.num_steps, header.num_steps)
+            if case.index and (last or case.survey.is_sound)
+            else last
+        )
     counts: Counter[int] = Counter()
     for track in header.vectors:
         counts.update(messages[track.topic]["sequence"].tolist())
@@ -120,15 +129,9 @@ def _whole(case: Case, group: str) -> list[Chunk]:
     return [one for one in case.survey.chunks if one.is_whole and chunk_groups(case, one) == [group]]
 
 
-def _gops(chunk: Chunk, gop: int) -> range:
-    """The GOPs from a chunk's first to its last frame."""
-    steps = chunk.messages["sequence"]
-    return range(int(steps.min()) // gop, int(steps.max()) // gop + 1)
-
-
-def _is_keyframe(payload: memoryview) -> bool:
+def _unit_of(payload: memoryview) -> AccessUnit | None:
+    """The frame of one message; None for bytes that are none."""
     try:
-        unit = read_access_unit(split_annexb(parse_video(payload).data))
+        return parse_access_unit(parse_video(payload).data)
     except (CorruptEpisode, BadInput):
-        return False
-    return unit.is_idr and unit.has_parameter_sets
+        return None

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 from mcap.records import Channel
 
-from dyna_train.episode.profile import (
-    DEPTH_GROUP,
-    EVENT_GROUP,
-    EVENT_TOPIC,
-    EXTRA_GROUP,
-    STATE_GROUP,
-    VIDEO_GROUP,
-)
+from dyna_train.episode.channels import GROUPS, TOPICS
+from dyna_train.episode.profile import DEPTH_GROUP, STATE_GROUP, VIDEO_GROUP
 
-GROUPS = (VIDEO_GROUP, STATE_GROUP, DEPTH_GROUP, EVENT_GROUP, EXTRA_GROUP)
-"""In the order of their channel ids."""
-GRID_GROUPS = (VIDEO_GROUP, STATE_GROUP, DEPTH_GROUP)
 Problem = tuple[str, str]
 """What was expected, what was found."""
 
 _MAX_DIGITS = 10  # far more pixels, dimensions or steps than there are
-_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
-_TOPICS = {
-    VIDEO_GROUP: (re.compile(f"/camera/{_NAME}/video"), "/camera/<name>/video"),
-    STATE_GROUP: (re.compile(f"/(state|action)/{_NAME}"), "/state/<name> or /action/<name>"),
-    DEPTH_GROUP: (re.compile(f"/depth/{_NAME}"), "/depth/<name>"),
-    EVENT_GROUP: (re.compile(EVENT_TOPIC), EVENT_TOPIC),
-}
 
 
 def _count(text: str) -> bool:
@@ -76,19 +59,14 @@ def group_of(channel: Channel) -> str:
     return group if group in GROUPS else ""
 
 
-def looks_ours(channel: Channel) -> bool:
-    """True for a channel of one of our groups, and for one that lost its group but has one of our topics."""
-    return bool(group_of(channel)) or any(form.fullmatch(channel.topic) for form, _ in _TOPICS.values())
-
-
 def problems_of(channel: Channel) -> Iterator[Problem]:
     """What keeps a channel from describing its topic."""
     group = group_of(channel)
     if not group:
         yield f"group, one of {', '.join(GROUPS)}", repr(channel.metadata.get("group"))
         return
-    if group in _TOPICS and not _TOPICS[group][0].fullmatch(channel.topic):
-        yield f"a topic {_TOPICS[group][1]} in group {group}", channel.topic
+    if group in TOPICS and not TOPICS[group][0].fullmatch(channel.topic):
+        yield f"a topic {TOPICS[group][1]} in group {group}", channel.topic
     fields = _FIELDS.get(group, {})
     for name, (meaning, is_good) in fields.items():
         value = channel.metadata.get(name)
