@@ -91,7 +91,7 @@ def reading(made: Made) -> list[Figure]:
 
 
 def decoding(made: Made) -> list[Figure]:
-    """Every frame once, by spans and by libavcodec alone. The copy of planes, equal in both, is taken off."""
+    """Every frame once, by the reader and by libavcodec alone. The copy of planes, equal in both, is taken off."""
     num_steps = min(made.effort.decoded_steps, made.take.header.num_steps)
     packets = [camera[:num_steps] for camera in made.take.packets.values()]
     out = np.zeros((made.layout.gop, HEIGHT * 3 // 2, WIDTH), np.uint8)

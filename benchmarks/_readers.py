@@ -148,21 +148,22 @@ class Mp4Reader:
 
 
 def decode_ours(episode: Episode, num_steps: int, out: Frames) -> None:
-    """Every frame of every camera by spans of one second, as planes; out: uint8 [steps, H * 3 / 2, W]."""
+    """Every frame of every camera once, GOP by GOP, as planes; out: uint8 [steps, H * 3 / 2, W]."""
     gop = episode.layout.gop
     for start in range(0, num_steps, gop):
         steps = np.arange(start, min(start + gop, num_steps))
-        (span,) = fetch([episode.plan(frame_steps=steps)])
         for camera in CAMERAS:
-            span.frames(camera, steps, output="yuv420", out=out[: len(steps)])
+            episode.frames(camera, steps, output="yuv420", out=out[: len(steps)])
 
 
 def decode_libav(packets: Sequence[Sequence[bytes]], out: Frames | None) -> None:
-    """The same frames by one plain decoder a camera; as planes into out[0], or nowhere at all."""
+    """The same frames by one plain decoder a camera; as planes into `out`, round and round, or nowhere at all."""
     converter = FrameConverter()
     for camera in packets:
         context = plain_decoder("h264")
+        place = 0
         for packet in (*map(av.Packet, camera), None):
             for frame in context.decode(packet):
                 if out is not None:
-                    converter.to_yuv420(frame, WIDTH, HEIGHT, None, out=out[0])
+                    converter.to_yuv420(frame, WIDTH, HEIGHT, None, out=out[place % len(out)])
+                    place += 1

@@ -6,6 +6,7 @@ Array axes: T steps, D state dimensions, A action dimensions, N asked frames, H 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import DEPTH_GROUP, STATE_GROUP, VIDEO_GROUP, EpisodeHeader, grid_times_ns
 from dyna_train.episode.schemas import Event
 from dyna_train.episode.source import ByteSource, ReadCounters, open_source
-from dyna_train.episode.span import Piece, ReadPlan, Span, Steps, fetch
+from dyna_train.episode.span import Output, Piece, ReadPlan, Span, Steps, fetch
 from dyna_train.episode.sparse import StoredMessage, read_events, read_extra_messages, read_extra_topics
 from dyna_train.episode.tail import Tail, attachment_data, read_tail
 from dyna_train.episode.tracks import Tracks
@@ -147,19 +148,20 @@ class Episode(EpisodeBase):
         steps: Steps,
         size: tuple[int, int] | None = None,
         *,
+        output: Output = "rgb",
         out: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint8]:
-        """RGB frames of camera `camera` (a name) at `steps`, uint8 [N, H, W, 3]; see `Span.frames`.
+        """Frames of camera `camera` (a name) at `steps`, RGB uint8 [N, H, W, 3] or planes; see `Span.frames`.
 
         Each GOP they touch is read and checked whole, and decoded once, up to its last wanted frame; decoded
         frames are not kept. Raises BadInput for an unknown camera or step, MissingFrame in a gap,
         CorruptEpisode naming camera and GOP.
         """
         self.tracks.camera(camera, where=self.uri)
-        plan = self.plan(frame_steps=steps)
+        plan = replace(self.plan(frame_steps=steps), frame_steps=frozenset())
         if self._span is None or not self._span.holds(plan.pieces):
             (self._span,) = fetch([plan])
-        frames = self._span.frames(camera, steps, size, out=out)
+        frames = self._span.frames(camera, steps, size, output=output, out=out)
         self._span.drop_frames()
         return frames
 
