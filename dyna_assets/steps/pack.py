@@ -25,7 +25,7 @@ from dyna_assets.landing.profile import VectorRole
 from dyna_assets.landing.recording import Message, Recording
 from dyna_assets.landing.stills import decode_still
 from dyna_assets.quality import judge
-from dyna_assets.stamps import STEPS
+from dyna_assets.stamps import SCHEMA_VERSION, STEPS
 from dyna_assets.steps.align import Alignment, align
 from dyna_assets.steps.probe import read_vectors
 from dyna_assets.steps.video import COPIED, CameraCopy, VideoPlan, plan_video
@@ -177,6 +177,7 @@ def _header(row: Row, recording: Recording, plan: Alignment, video: VideoPlan) -
         cameras=cameras,
         vectors=tuple(vectors),
         versions={
+            "schema_version": str(SCHEMA_VERSION),
             "pipeline_version": row.pipeline_version,
             "robot_software_version": found["robot_software_version"],
             **{f"step.{part}": str(number) for part, number in STEPS["episodes"].versions.items()},

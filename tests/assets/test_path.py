@@ -20,6 +20,7 @@ from PIL import Image
 
 from dyna_assets import stamps
 from dyna_assets.simulate import read_paint
+from dyna_train.doctor.report import examine
 from dyna_train.episode.reader import Episode
 from dyna_train.loader import EpisodeDataset
 from dyna_train.manifest import Manifest
@@ -91,6 +92,15 @@ def test_training_on_a_curated_manifest_never_reads_the_end_of_an_episode_file(h
             assert gops.tracks == episode.header.tracks
             assert gops.table.to_bytes() == episode.table.to_bytes()
     assert [episode.counters.requests for episode in dataset._episodes.values()] == [1, 1]
+
+
+def test_the_doctor_finds_nothing_wrong_with_the_files_that_the_pipeline_makes(house: House) -> None:
+    house.simulate(2)
+    house.run()
+    made = house.curate(where="source = 'sim'")
+    manifest = Manifest.open(made.uri)
+    found = [list(examine(manifest.episode_uri(row.index)).faults) for row in manifest.rows()]
+    assert found == [[], []]
 
 
 def test_episodes_of_an_older_lake_have_no_gop_table_and_are_opened_by_their_tails(house: House) -> None:
