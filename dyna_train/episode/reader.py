@@ -172,12 +172,16 @@ class Episode(EpisodeBase):
         Raises BadInput for a step outside the episode.
         """
         pieces: list[Piece] = []
-        asked = ((VIDEO_GROUP, frame_steps), (STATE_GROUP, state_steps), (DEPTH_GROUP, depth_steps))
-        for group, steps in asked:
-            steps_N = self._checked_steps(steps)
+        frame_steps_N = self._checked_steps(frame_steps)
+        asked = (
+            (VIDEO_GROUP, frame_steps_N),
+            (STATE_GROUP, self._checked_steps(state_steps)),
+            (DEPTH_GROUP, self._checked_steps(depth_steps)),
+        )
+        for group, steps_N in asked:
             if len(steps_N) and group in self.table.groups:
                 pieces += [(group, piece) for piece in self.table.groups[group].of_steps(steps_N)]
-        planned = frozenset(self._checked_steps(frame_steps).tolist())
+        planned = frozenset(frame_steps_N.tolist())
         return ReadPlan(self._source, self.tracks, self.table, self._converters, tuple(pieces), planned)
 
     def close(self) -> None:

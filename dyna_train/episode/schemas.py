@@ -188,35 +188,32 @@ def _text_of(fields: dict[int, int | memoryview], number: int) -> str:
 
 
 def _video_descriptors() -> bytes:
-    return _timestamp_file() + _file(
-        "foxglove/CompressedVideo.proto",
-        "foxglove",
-        _message(
-            "CompressedVideo",
-            _entry("timestamp", 1, _MESSAGE, type_name=".google.protobuf.Timestamp"),
-            _entry("frame_id", 2, _STRING),
-            _entry("data", 3, _BYTES),
-            _entry("format", 4, _STRING),
-        ),
-        "google/protobuf/timestamp.proto",
+    return _foxglove(
+        "CompressedVideo",
+        _entry("frame_id", 2, _STRING),
+        _entry("data", 3, _BYTES),
+        _entry("format", 4, _STRING),
     )
 
 
 def _depth_descriptors() -> bytes:
+    return _foxglove(
+        "RawImage",
+        _entry("frame_id", 7, _STRING),
+        _entry("width", 2, _FIXED32),
+        _entry("height", 3, _FIXED32),
+        _entry("encoding", 4, _STRING),
+        _entry("step", 5, _FIXED32),
+        _entry("data", 6, _BYTES),
+    )
+
+
+def _foxglove(name: str, *entries: bytes) -> bytes:
+    """A message of Foxglove's, which begin with a timestamp, and the file it needs."""
+    timestamp = _entry("timestamp", 1, _MESSAGE, type_name=".google.protobuf.Timestamp")
+    message = _message(name, timestamp, *entries)
     return _timestamp_file() + _file(
-        "foxglove/RawImage.proto",
-        "foxglove",
-        _message(
-            "RawImage",
-            _entry("timestamp", 1, _MESSAGE, type_name=".google.protobuf.Timestamp"),
-            _entry("frame_id", 7, _STRING),
-            _entry("width", 2, _FIXED32),
-            _entry("height", 3, _FIXED32),
-            _entry("encoding", 4, _STRING),
-            _entry("step", 5, _FIXED32),
-            _entry("data", 6, _BYTES),
-        ),
-        "google/protobuf/timestamp.proto",
+        f"foxglove/{name}.proto", "foxglove", message, "google/protobuf/timestamp.proto"
     )
 
 

@@ -195,11 +195,11 @@ class Span:
 
         Raises BadInput for a step that is not in the span, CorruptEpisode naming the damaged block.
         """
-        asked_N = step_numbers(steps, self._plan.table.num_steps, where=self._plan.source.uri)
-        if not topics or not len(asked_N):
+        steps_N = step_numbers(steps, self._plan.table.num_steps, where=self._plan.source.uri)
+        if not topics or not len(steps_N):
             dims = [self._plan.tracks.vectors[topic].dim for topic in topics]
-            return np.empty((len(asked_N), sum(dims)), np.float32)
-        steps_N = self._checked(STATE_GROUP, asked_N)
+            return np.empty((len(steps_N), sum(dims)), np.float32)
+        self._check_held(STATE_GROUP, steps_N)
         length = self._plan.table.groups[STATE_GROUP].steps
         row_of_piece_K, steps_TB = self._state
         rows_N = row_of_piece_K[steps_N // length] + steps_N % length
@@ -236,8 +236,13 @@ class Span:
 
     def _checked(self, group: str, steps: Steps) -> NDArray[np.int64]:
         """The steps as an array, all of them in the span."""
+        steps_N = step_numbers(steps, self._plan.table.num_steps, where=self._plan.source.uri)
+        self._check_held(group, steps_N)
+        return steps_N
+
+    def _check_held(self, group: str, steps_N: NDArray[np.int64]) -> None:
+        """Raises BadInput for a step whose piece is not in the span."""
         table = self._plan.table
-        steps_N = step_numbers(steps, table.num_steps, where=self._plan.source.uri)
         pieces = table.groups[group].of_steps(steps_N) if group in table.groups else []
         if not self.holds([(group, piece) for piece in pieces]) or (
             group not in table.groups and len(steps_N)
@@ -248,7 +253,6 @@ class Span:
                 f"{self._plan.source.uri}: steps {steps_N.min()} to {steps_N.max()} of group {group} were not "
                 f"planned; the span holds steps {stretches or 'none'}"
             )
-        return steps_N
 
     def _gop_frames(self, camera: int, gop: int) -> GopFrames:
         if (camera, gop) not in self._frames:

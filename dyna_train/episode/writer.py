@@ -114,16 +114,17 @@ class EpisodeWriter:
         channels = ChannelPlan.of(header, layout, quality, copies, extras, has_events=bool(events))
         cameras = {}
         for track in header.cameras:
-            encoder = CameraEncoder(
-                track.name,
-                track.width,
-                track.height,
-                rate_hz=header.rate_hz,
-                gop=layout.gop,
-                quality=quality,
-            )
-            known = None if track.name in copies else encoder
-            cameras[track.name] = CameraQueue(track, channels.ids[track.topic], known)
+            encoder = None
+            if track.name not in copies:
+                encoder = CameraEncoder(
+                    track.name,
+                    track.width,
+                    track.height,
+                    rate_hz=header.rate_hz,
+                    gop=layout.gop,
+                    quality=quality,
+                )
+            cameras[track.name] = CameraQueue(track, channels.ids[track.topic], encoder)
         depths = {track.name: DepthQueue(track, channels.ids[track.topic]) for track in header.depths}
         in_order = sorted(events, key=lambda event: event.time_ns)
         with ExitStack() as resources:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
@@ -212,13 +212,12 @@ class EpisodeDataset(Dataset[Sample]):
             np.take(frames_UHWC, places_T, axis=0, out=out, mode="clip")  # the other mode copies twice
 
     def _sample(self, span: Span, one: _Window, frames_NTHWC: NDArray[np.uint8]) -> Sample:
-        features = self.manifest.info.features
         return Sample(
             frames=torch.from_numpy(frames_NTHWC),
             frames_is_pad=torch.from_numpy(one.frames.is_pad),
-            state=torch.from_numpy(_vectors(span.state, one.state.rows, len(features.state))),
+            state=torch.from_numpy(span.state(one.state.rows)),
             state_is_pad=torch.from_numpy(one.state.is_pad),
-            action=torch.from_numpy(_vectors(span.action, one.action.rows, len(features.action))),
+            action=torch.from_numpy(span.action(one.action.rows)),
             action_is_pad=torch.from_numpy(one.action.is_pad),
             task=one.row.task,
             task_index=one.row.task_index,
@@ -262,13 +261,6 @@ class _Group(NamedTuple):
 
     episode: Episode
     windows: list[_Window]
-
-
-def _vectors(
-    read: Callable[[NDArray[np.int64]], NDArray[np.float32]], rows: NDArray[np.int64], dim: int
-) -> NDArray[np.float32]:
-    """float32 [H, D] of a span that holds no state where no row is asked for."""
-    return read(rows) if len(rows) else np.empty((0, dim), np.float32)
 
 
 def _cameras(manifest: Manifest, spec: WindowSpec) -> tuple[str, ...]:
