@@ -46,7 +46,7 @@ T = TypeVar("T")
 NUM_UPLOADS = 3
 SECONDS = 10.0
 RUNS = 3
-STEPS = ("recordings", "gate_before", "episodes", "gate_after", "labels")
+STEPS = ("recordings", "gate_before", "episodes", "gate_after", "labels", "media")
 TRAIN_STEPS = 20
 BATCH = 16
 WIDTH, HEIGHT, CRF = 320, 240, 18
@@ -156,7 +156,7 @@ def train(workspace: Workspace, made: Curated, source: str) -> None:
 
 def libav_alone(home: Home) -> float:
     """CPU seconds per episode-minute to decode the cameras' pictures and encode them, and nothing else."""
-    reader = reader_named("mcap_ros2")
+    reader = reader_named("mcap")
     pictures: dict[str, list[bytes]] = {}
     for upload in sorted((home.landing / "raw").iterdir()):
         file = next(upload.glob("*.mcap"))

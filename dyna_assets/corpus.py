@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
 
-from dyna_assets.curation.curate import CORPUS, READS
+from dyna_assets.curation.curate import CORPUS, CURRENT_VERDICTS, READS
+from dyna_assets.quality import CHECKS, measured_of
 from dyna_assets.warehouse.store import Warehouse
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSummary:
-    """One source. MB are 10^6 bytes; raw is what landed, of the same episodes."""
+    """One source. MB are 10^6 bytes; raw is what landed, of the same episodes.
+
+    num_checked of num_checks: quality checks that measured something, over all episodes, of all there are.
+    """
 
     source: str
     num_episodes: int
     num_passed: int
     num_warned: int
+    num_checked: int
+    num_checks: int
     hours: float
     camera_minutes: float
     raw_mb: float
@@ -43,6 +50,7 @@ def summarize(warehouse: Warehouse) -> list[SourceSummary]:
         rows = connection.execute(
             f"""
             SELECT source, count(*), count(*) FILTER (passed), count(*) FILTER (passed AND num_warnings > 0),
+                   sum(num_checked)::BIGINT, sum(num_checks)::BIGINT,
                    sum(duration_s) / 3600, sum(duration_s * len(cameras)) / 60,
                    sum(raw_bytes) / 1e6, sum(size_bytes) / 1e6
             FROM ({CORPUS}) GROUP BY source ORDER BY source
@@ -52,39 +60,74 @@ def summarize(warehouse: Warehouse) -> list[SourceSummary]:
 
 
 def rejections(warehouse: Warehouse) -> list[Rejection]:
-    """Rows whose current stamp of some step is not ok, by episode."""
+    """Rows whose current stamp of some step is not ok, by episode.
+
+    What a policy rejected afterwards comes with what its checks had found.
+    """
     with _open(warehouse) as connection:
         rows = connection.execute(
-            """
+            f"""
             WITH current AS (
                 SELECT * FROM version_stamps QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, step)
+            ), found AS (
+                SELECT verdicts.episode_id, 'gate_' || verdicts.gate AS step, verdicts.rejected, qc_evidence.details
+                FROM ({CURRENT_VERDICTS}) AS verdicts JOIN qc_evidence
+                ON verdicts.episode_id = qc_evidence.episode_id AND verdicts.gate = qc_evidence.gate
+                    AND verdicts.evidence_seq = qc_evidence.seq
+                WHERE verdicts.seq <> verdicts.evidence_seq AND verdicts.verdict = 'reject'
             )
-            SELECT episode_id, source, name, step, status, reason, run_id
-            FROM current WHERE status <> 'ok' ORDER BY episode_id, step
+            SELECT episode_id, source, name, step, status, run_id, reason, rejected, details
+            FROM current LEFT JOIN found USING (episode_id, step) WHERE status <> 'ok' ORDER BY episode_id, step
             """
         ).fetchall()
-    return [Rejection(*row) for row in rows]
+    return [
+        Rejection(episode_id, source, name, step, status, _with_notes(*said), run_id)
+        for episode_id, source, name, step, status, run_id, *said in rows
+    ]
+
+
+def _with_notes(reason: str, rejected: Sequence[str] | None, details: str | None) -> str:
+    """A reason that was written without reading notes, with them."""
+    notes = [_note(check, details) for check in rejected or () if details]
+    return ": ".join([reason, "; ".join(notes)]) if any(notes) else reason
 
 
 def warnings(warehouse: Warehouse, source: str) -> list[tuple[str, int, str]]:
-    """(check, episodes, an example of its reason) of a source's current warnings, most frequent first."""
+    """(check, episodes, what one of them showed) of a source's current warnings, most frequent first."""
     with _open(warehouse) as connection:
-        return connection.execute(
-            """
-            WITH current AS (
-                SELECT * FROM qc_verdicts QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, gate)
+        rows = connection.execute(
+            f"""
+            WITH warned AS (
+                SELECT episode_id, evidence_seq, gate, unnest(warned) AS name
+                FROM ({CURRENT_VERDICTS}) WHERE source = ?
             )
-            SELECT "check", count(DISTINCT episode_id) AS num, min(reason)
-            FROM current
-            WHERE verdict = 'warn' AND episode_id IN (SELECT episode_id FROM recordings WHERE source = ?)
-            GROUP BY "check" ORDER BY num DESC
+            SELECT name, count(*) AS num, min(episode_id), arg_min(evidence_seq, episode_id), any_value(gate)
+            FROM warned GROUP BY name ORDER BY num DESC, name
             """,
             [source],
         ).fetchall()
+        return [(name, num, _shown(connection, name, *example)) for name, num, *example in rows]
+
+
+def _shown(
+    connection: duckdb.DuckDBPyConnection, check: str, episode_id: int, evidence_seq: int, gate: str
+) -> str:
+    """What the check's worst subject showed in an episode."""
+    (found,) = connection.execute(
+        "SELECT details FROM qc_evidence WHERE episode_id = ? AND seq = ? AND gate = ?",
+        [episode_id, evidence_seq, gate],
+    ).fetchall()
+    return _note(check, found[0])
+
+
+def _note(check: str, details: str) -> str:
+    """What the check's worst subject showed; '' if it said nothing, or if there is no such check any more."""
+    worst = CHECKS[check].worst(measured_of(details).get(check, ())) if check in CHECKS else None
+    return worst.note if worst else ""
 
 
 def _open(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    for table in (*READS, "recordings"):
+    for table in (*READS, "qc_evidence"):
         warehouse.view(connection, warehouse.pin(table))
     return connection

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from dyna_assets.errors import UploadError
-from dyna_assets.landing.draft import draft_profile, render_toml
+from dyna_assets.landing.draft import Draft, draft_source
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Folder
+from dyna_assets.landing.source_toml import render_draft
 from dyna_assets.landing.upload import is_hidden
 from dyna_assets.workspace import Workspace
 from dyna_train.config import load_config
@@ -53,15 +55,18 @@ def add_source(workspace: Workspace, name: str, landing: str) -> SourceProfile:
                 "Rename the folder, or change 'landing' in that file"
             )
         return source
-    profile = draft_source(workspace, name, landing)
+    draft = look_at(name, landing, **workspace.settings.storage_options(landing))
     with publish(path) as part:
-        part.write_text(render_toml(profile), encoding="utf-8")
+        part.write_text(render_draft(draft), encoding="utf-8")
     return load_config(SourceProfile, path)
 
 
-def draft_source(workspace: Workspace, name: str, landing: str) -> SourceProfile:
-    """A first source profile from what lies in `landing`: the folder itself, or the first one in it that is known."""
-    fs, root = open_store(landing, **workspace.settings.storage_options(landing))
+def look_at(name: str, landing: str, **storage_options: Any) -> Draft:
+    """A first draft from what lies in `landing`: the folder itself, or the first one in it that is known.
+
+    Raises UploadError if there is nothing to look at, RecordingError if no reader knows what is there.
+    """
+    fs, root = open_store(landing, **storage_options)
     if not fs.isdir(root):
         raise UploadError(f"{landing}: no such folder; expected one with recordings")
     folder = Folder(fs, root.rstrip("/"))
@@ -73,7 +78,7 @@ def draft_source(workspace: Workspace, name: str, landing: str) -> SourceProfile
         ) from None
     if not any(not is_hidden(path) for path in files):
         raise UploadError(
-            f"{landing}: the landing folder is empty. Put recordings into it (a LeRobot data set, ALOHA .hdf5 "
-            "files, ROS 2 .mcap files), or run `make demo` without LANDING to see it with simulated ones"
+            f"{landing}: the landing folder is empty. Put recordings into it (a LeRobot data set, .hdf5, .mcap, "
+            "ROS 2 bags, .tfrecord, video with poses), or run `make demo` without LANDING to see simulated ones"
         )
-    return draft_profile(name, landing, folder)
+    return draft_source(name, landing, folder)

@@ -24,7 +24,12 @@ class UploadError(BadInput):
 
 
 class RecordingError(BadInput):
-    """A recording cannot be read; `check` names the quality check that rejects it."""
+    """A recording cannot be read: its row is rejected.
+
+    `check` names the fault as quality checks are named. Some are those checks (time.monotonic, time.duration,
+    topics.present); others are only ever found while reading: recording.readable, recording.complete,
+    video.decodable, video.times, time.overlap, time.reference_rate, signals.derived, upload.unchanged.
+    """
 
     def __init__(self, message: str, *, check: str = "recording.readable") -> None:
         super().__init__(message)

@@ -47,6 +47,8 @@ def open_shard(
 
 def _sweep(workspace: Workspace, key: str) -> None:
     """Remove what a killed run left half-written; under the shard's lock nobody else writes there."""
-    if "://" not in workspace.lake:
-        for part in Path(workspace.lake, "episodes", key).glob(".*.part"):
-            part.unlink(missing_ok=True)
+    if "://" in workspace.lake:
+        return
+    lake = Path(workspace.lake)
+    for part in (*lake.glob(f"episodes/{key}/.*.part"), *lake.glob(f"media/{key}/*/.*.part")):
+        part.unlink(missing_ok=True)

@@ -4,20 +4,25 @@ A *step* is what a row goes through; it carries a version for each part that can
 row's *stamp* for a step says from which input it was made, how that ended, and by what: a fingerprint of
 everything that decides the step's output, that is its versions, the settings of the source that it reads,
 and the fingerprints of the steps whose output it reads. So a bumped version makes stale exactly that step
-and what depends on it, and a changed input everything that was made from it.
+and what depends on it, and a changed input everything that was made from it. Limits of checks decide no output:
+a gate measures, and what its values are worth is judged anew without measuring again (`dyna_assets.quality.regate`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from dyna_assets.derive import DERIVED
+from dyna_assets.labels import labeller_versions
+from dyna_assets.landing.profile import SourceProfile
+from dyna_assets.look.media_kinds import media_versions
 from dyna_assets.quality import check_versions
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Of the warehouse's rows; raised when a column changes its meaning."""
 
 Redo = Literal["missing", "missing_or_stale"]
@@ -29,7 +34,8 @@ class Step:
     """One step of a row.
 
     versions: part -> version, raised by hand when the output of that part changes.
-    settings: the keys of the source profile that the output depends on.
+    settings: the keys of the source profile that the output depends on; ignores: keys of the tables under them that
+    it does not depend on.
     reads: steps whose output it reads; their change makes it stale.
     needs: steps that must not have rejected the row, but whose change does not redo this one.
     critical: False if its failure must not fail a run, nor keep an episode from training.
@@ -38,6 +44,7 @@ class Step:
     name: str
     versions: Mapping[str, int]
     settings: tuple[str, ...] = ()
+    ignores: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     critical: bool = True
@@ -48,22 +55,34 @@ class Step:
         return " ".join(f"{part}:{number}" for part, number in sorted(self.versions.items()))
 
 
+_TOPICS = ("cameras", "states", "actions")
 STEPS: dict[str, Step] = {
     step.name: step
     for step in (
         Step(
-            "recordings", {"probe": 1}, settings=("reader", "cameras", "states", "actions", "robot", "task")
+            "recordings",
+            {"probe": 2},
+            settings=("reader", "reader_options", "grid", *_TOPICS, "extra", "ignore", "robot", "task"),
+            ignores=("align", "latency_ms"),
         ),
-        Step("gate_before", check_versions("before"), settings=("gates",), reads=("recordings",)),
+        Step("gate_before", check_versions("before"), reads=("recordings",)),
         Step(
             "episodes",
-            {"align": 1, "encode": 2, "pack": 2},
-            settings=("grid", "encoding"),
+            {"align": 2, "derive": 1, "encode": 2, "pack": 3},
+            settings=("grid", "encoding", *_TOPICS, "derived", "extra", "ignore"),
             reads=("recordings",),
             needs=("gate_before",),
         ),
-        Step("gate_after", check_versions("after"), settings=("gates",), reads=("episodes",)),
-        Step("labels", {"labels": 1}, reads=("recordings",), needs=("gate_before",), critical=False),
+        Step("gate_after", check_versions("after"), reads=("episodes",)),
+        Step(
+            "labels",
+            {"labels": 2, **labeller_versions()},
+            settings=("labels",),
+            reads=("recordings", "episodes"),
+            needs=("gate_before",),
+            critical=False,
+        ),
+        Step("media", media_versions(), reads=("episodes",), needs=("gate_before",), critical=False),
     )
 }
 """Every step by name, in an order in which each comes after what it reads."""
@@ -71,29 +90,59 @@ STEPS: dict[str, Step] = {
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What the warehouse knows of one row and one step; input_hash is of what the row was made from."""
+    """What the warehouse knows of one row and one step.
+
+    input_hash: of what the row was made from. result_seq: of the append that holds what the step made.
+    """
 
     episode_id: int
     step: str
     fingerprint: str
     input_hash: str
     status: Status
+    result_seq: int = 0
+
+
+def steps_without(checks: Collection[str], steps: Mapping[str, Step] = STEPS) -> dict[str, Step]:
+    """The steps as they are when these checks are not run: their versions then decide nothing."""
+    return {
+        name: replace(step, versions={part: v for part, v in step.versions.items() if part not in checks})
+        for name, step in steps.items()
+    }
+
+
+def settings_of(source: SourceProfile) -> dict[str, Any]:
+    """The source profile as plain data, each derived signal with the version of its function.
+
+    So a new version of a function concerns those sources that use it.
+    """
+    settings = source.model_dump(mode="json")
+    for role in settings["derived"]:
+        role["version"] = DERIVED[role["function"]].version
+    return settings
 
 
 def fingerprint(step: Step, settings: Mapping[str, Any], reads: Mapping[str, str]) -> str:
     """Sixteen hex digits over the step's versions, its settings, and the fingerprints of what it read.
 
-    settings: the whole source profile as plain data; the step takes the keys that concern it.
+    settings: `settings_of` the source; the step takes the keys that concern it.
     reads: at least the steps that `step` reads, name -> fingerprint.
     """
     parts = {
         "step": step.name,
         "version": step.version,
-        "settings": {key: settings[key] for key in step.settings},
+        "settings": {key: _without(settings[key], step.ignores) for key in step.settings},
         "reads": {name: reads[name] for name in step.reads},
     }
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _without(value: Any, keys: Collection[str]) -> Any:
+    """The setting without these keys of its tables, which may stand in a list."""
+    if isinstance(value, Mapping):
+        return {key: inner for key, inner in value.items() if key not in keys}
+    return [_without(inner, keys) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def reads_of(step: Step, fingerprints: Mapping[str, str]) -> str:

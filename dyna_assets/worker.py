@@ -6,6 +6,7 @@ It uses the same assets, jobs and instance as Dagster's daemon, without its queu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import dagster as dg
@@ -35,14 +36,16 @@ def drain(
     defs: dg.Definitions,
     profile: str,
     *,
+    skip_checks: Sequence[str] = (),
     retry_given_up: bool = True,
 ) -> Drained:
     """Register what landed, then run `profile` once for each shard it concerns.
 
     A profile that only does what is missing runs on the shards with rows nobody read yet, any other on all.
-    retry_given_up: also shards that failed too often; False where nobody looks on and a loop would go on.
+    skip_checks: quality checks, or patterns of them, that gates do not run. retry_given_up: also shards that failed
+    too often; False where nobody looks on and a loop would go on.
     """
-    chosen = profile_named(profile)
+    chosen = profile_named(profile, skip_checks=skip_checks)
     done = Drained(workspace.register_landed())
     register_keys(workspace, instance)
     due = workspace.catalog.due_shards()
@@ -50,8 +53,12 @@ def drain(
         done.given_up = [shard.key for shard in due if shard.is_given_up]
     fresh = [shard for shard in due if shard.key not in done.given_up]
     job = defs.resolve_job_def(profile)
+    shard_config = {"profile": chosen.name, "skip_checks": list(skip_checks)}
+    config = {"resources": {"shard": {"config": shard_config}}}
     for shard in fresh if chosen.redo == "missing" else workspace.catalog.shards():
-        result = job.execute_in_process(instance=instance, partition_key=shard.key, raise_on_error=False)
+        result = job.execute_in_process(
+            instance=instance, partition_key=shard.key, raise_on_error=False, run_config=config
+        )
         if _was_interrupted(result):
             raise KeyboardInterrupt
         done.run_ids.add(result.run_id)

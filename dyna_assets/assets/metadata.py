@@ -7,14 +7,23 @@ from typing import Any
 
 import dagster as dg
 
+from dyna_assets.look.gather import shard_facts
+from dyna_assets.look.image import webp_within
+from dyna_assets.look.limits import limits_of_sources
+from dyna_assets.look.shard_page import NARROW, draw_shard_page
+from dyna_assets.look.sheet import contact_sheet
+from dyna_assets.look.show import opener
+from dyna_assets.quality.policy import policy_in_force
 from dyna_assets.shard_run import ShardRun, StepSummary
-from dyna_assets.sheet import contact_sheet
 from dyna_train.episode.address import episode_path
 from dyna_train.episode.reader import Episode
 from dyna_train.errors import DynaError
 from dyna_train.files import open_store
 
 ROWS_SHOWN = 50
+WORST_SHOWN = 5
+PICTURE_BYTES = 36_000
+"""48 kB in base64: metadata is stored in the event log and travels with every listing of it."""
 
 
 def summary_metadata(summary: StepSummary) -> dict[str, Any]:
@@ -37,7 +46,7 @@ def summary_metadata(summary: StepSummary) -> dict[str, Any]:
 
 
 def episode_metadata(run: ShardRun) -> dict[str, Any]:
-    """The shard's episode files: a table, the storage per camera-minute, links, one contact sheet."""
+    """The shard's episode files: a table, the storage per camera-minute, links, one contact sheet, the worst ones."""
     rows = run.warehouse.current("episodes", run.shard.number)
     if not rows:
         return {}
@@ -66,7 +75,20 @@ def episode_metadata(run: ShardRun) -> dict[str, Any]:
         "folder": _link(folder),
         "example_file": _link(uri),
         "contact_sheet": dg.MetadataValue.md(_sheet(uri, run.settings.storage_options(uri))),
+        **shard_page_metadata(run),
     }
+
+
+def shard_page_metadata(run: ShardRun) -> dict[str, Any]:
+    """How the shard's episodes stand, and its worst ones, as a picture in Markdown."""
+    limits_of = limits_of_sources(policy_in_force(run.catalog.active_policy()), run.sources)
+    facts = shard_facts(run.warehouse, run.shard.number, limits_of, most=WORST_SHOWN)
+    try:
+        picture = webp_within(draw_shard_page(facts, opener(run.settings), NARROW), PICTURE_BYTES)
+        text = _picture("worst episodes", "webp", picture)
+    except (DynaError, OSError) as error:
+        text = f"no picture: {error}"
+    return {"worst_episodes": dg.MetadataValue.md(text)}
 
 
 def _link(uri: str) -> dg.MetadataValue[Any]:
@@ -74,13 +96,14 @@ def _link(uri: str) -> dg.MetadataValue[Any]:
 
 
 def _sheet(uri: str, options: dict[str, Any]) -> str:
-    """One episode's contact sheet as Markdown that carries its picture, or why there is none.
-
-    Kept under 50 kB, since it is stored in the event log and travels with every listing of it.
-    """
+    """One episode's contact sheet as Markdown that carries its picture, or why there is none."""
     try:
         with Episode.open(uri, open_store(uri, **options)[0]) as episode:
             jpeg = contact_sheet(episode)
     except (DynaError, OSError) as error:  # the gate after has to say so of the row; a picture must not
         return f"no contact sheet: {error}"
-    return f"![contact sheet](data:image/jpeg;base64,{base64.b64encode(jpeg).decode()})"
+    return _picture("contact sheet", "jpeg", jpeg)
+
+
+def _picture(name: str, kind: str, data: bytes) -> str:
+    return f"![{name}](data:image/{kind};base64,{base64.b64encode(data).decode()})"

@@ -42,11 +42,13 @@ def opened(home: str, s3: S3Settings | None = None) -> Workspace:
 class ShardResource(dg.ConfigurableResource):  # type: ignore[type-arg]
     """The run's hold on the shard of its partition: its lock, its number, its profile.
 
-    Taken once for a whole run, which the in-process executor guarantees.
+    Taken once for a whole run, which the in-process executor guarantees. skip_checks: names or patterns of
+    quality checks that this run's gates leave out.
     """
 
     workspace: WorkspaceResource
     profile: ProfileName = ProfileName(SAFE)
+    skip_checks: list[str] = []  # noqa: RUF012  Dagster reads it as configuration
 
     _run: ShardRun | None = PrivateAttr(default=None)
 
@@ -57,9 +59,8 @@ class ShardResource(dg.ConfigurableResource):  # type: ignore[type-arg]
         key = run.tags.get("dagster/partition") if run else None
         if run is None or key is None:
             raise dg.Failure("expected a run of one shard partition; choose a partition (shard-000000, ...)")
-        with open_shard(
-            self.workspace.open(), key, profile_named(self.profile.value), run_id=run.run_id
-        ) as held:
+        profile = profile_named(self.profile.value, skip_checks=self.skip_checks)
+        with open_shard(self.workspace.open(), key, profile, run_id=run.run_id) as held:
             self._run = held
             yield self
 

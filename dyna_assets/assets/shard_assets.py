@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from dyna_assets.assets.metadata import episode_metadata, summary_metadata
+from dyna_assets.assets.metadata import episode_metadata, shard_page_metadata, summary_metadata
 from dyna_assets.assets.partitions import SHARDS
 from dyna_assets.assets.resources import ShardResource
 from dyna_assets.shard_run import ShardRun, StepSummary
@@ -25,6 +25,7 @@ GATE_BEFORE = dg.AssetKey(["landing", "gate_before"])
 EPISODES = dg.AssetKey(["episodes", "episode_files"])
 GATE_AFTER = dg.AssetKey(["quality", "gate_after"])
 LABELS = dg.AssetKey(["labels", "labels"])
+MEDIA = dg.AssetKey(["labels", "media"])
 UPLOADS = dg.AssetKey(["landing", "uploads"])
 
 
@@ -132,7 +133,7 @@ def _gate(key: dg.AssetKey) -> dg.AssetCheckSpec:
     GATE_BEFORE,
     deps=[RECORDINGS],
     kinds={"deltalake"},
-    grain="One row per recording and check before the transform: value, threshold, verdict, reason.",
+    grain="One row per recording before the transform: what each check measured, and what the policy makes of it.",
     check_specs=[_gate(GATE_BEFORE)],
 )
 def gate_before(shard: ShardResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
@@ -148,7 +149,7 @@ def gate_before(shard: ShardResource) -> Iterator[dg.AssetCheckResult | dg.Mater
     grain="One row per episode: its MCAP file with H.264 cameras and joint vectors on one time grid.",
 )
 def episode_files(shard: ShardResource) -> dg.MaterializeResult[None]:
-    """Align, encode and pack in one pass."""
+    """Align, derive, encode and pack in one pass."""
     if shard.run is None:
         return dg.MaterializeResult(metadata={"num_rows": 0})
     summary = shard.run.run("episodes")
@@ -160,7 +161,7 @@ def episode_files(shard: ShardResource) -> dg.MaterializeResult[None]:
     GATE_AFTER,
     deps=[EPISODES],
     kinds={"deltalake"},
-    grain="One row per episode and check after the transform, from reading the file back.",
+    grain="One row per episode after the transform: what each check measured in the file, and the policy's verdict.",
     check_specs=[_gate(GATE_AFTER)],
 )
 def gate_after(shard: ShardResource) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
@@ -176,28 +177,35 @@ def gate_after(shard: ShardResource) -> Iterator[dg.AssetCheckResult | dg.Materi
     LABELS,
     deps=[GATE_AFTER],
     kinds={"deltalake"},
-    grain="One row per episode: task text and success label, from the recording or its upload.",
+    grain="One row per episode: task and success; and what the labellers found, from state and camera traces.",
     output_required=False,
 )
 def labels(context: dg.AssetExecutionContext, shard: ShardResource) -> Iterator[dg.MaterializeResult[None]]:
     """Not critical: a failure is logged, yields nothing, and leaves its rows to the next run."""
-    try:
-        result = _result(shard.run, "labels")
-    except Exception:  # the edge of a non-critical step: whatever it is, the run goes on
-        context.log.exception(
-            "labels failed; episodes are not affected. Run the profile 'relabel' to try again"
-        )
-        return
-    yield result
+    yield from _uncritical(context, shard.run, "labels")
 
 
-SHARD_ASSETS = [uploads, recordings, gate_before, episode_files, gate_after, labels]
+@shard_asset(
+    "media",
+    MEDIA,
+    deps=[GATE_AFTER],
+    kinds={"jpeg", "h264"},
+    grain="One row per picture or film of an episode: thumbnail, contact sheet, page, preview.",
+    output_required=False,
+)
+def media(context: dg.AssetExecutionContext, shard: ShardResource) -> Iterator[dg.MaterializeResult[None]]:
+    """Not critical, as labels."""
+    yield from _uncritical(context, shard.run, "media")
+
+
+SHARD_ASSETS = [uploads, recordings, gate_before, episode_files, gate_after, labels, media]
 ASSET_OF = {
     "recordings": RECORDINGS,
     "gate_before": GATE_BEFORE,
     "episodes": EPISODES,
     "gate_after": GATE_AFTER,
     "labels": LABELS,
+    "media": MEDIA,
 }
 """step -> its asset"""
 
@@ -208,6 +216,19 @@ def _result(run: ShardRun | None, step: str) -> dg.MaterializeResult[None]:
     return dg.MaterializeResult(metadata=summary_metadata(run.run(step)))
 
 
+def _uncritical(
+    context: dg.AssetExecutionContext, run: ShardRun | None, step: str
+) -> Iterator[dg.MaterializeResult[None]]:
+    try:
+        result = _result(run, step)
+    except Exception:  # the edge of a non-critical step: whatever it is, the run goes on
+        context.log.exception(
+            f"{step} failed; episodes are not affected, and the rows stay due for the next run"
+        )
+        return
+    yield result
+
+
 def _gated(
     run: ShardRun | None, step: str, key: dg.AssetKey
 ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult[None]]:
@@ -216,7 +237,8 @@ def _gated(
         yield dg.MaterializeResult(asset_key=key, metadata={"num_rows": 0})
         return
     summary = run.run(step)
-    yield dg.MaterializeResult(asset_key=key, metadata=summary_metadata(summary))
+    worst = shard_page_metadata(run) if step == "gate_after" else {}
+    yield dg.MaterializeResult(asset_key=key, metadata={**summary_metadata(summary), **worst})
     yield _health(run, summary, key)
 
 

@@ -6,23 +6,24 @@ Every method is one transaction and returns plain values. Registrations happen o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Engine, Select, create_engine, func, select, update
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Engine, Integer, Select, any_, create_engine, func, literal, select, update
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import sessionmaker
 
-from dyna_assets.catalog import registration
+from dyna_assets.catalog import quarantine, registration
 from dyna_assets.catalog.migrate import migrate
-from dyna_assets.catalog.models import Episode, Robot, Shard, Source, Task, Upload
+from dyna_assets.catalog.models import Episode, Policy, Robot, Shard, Source, Task, Upload
 from dyna_assets.catalog.pool import POOL_OPTIONS, leave_inherited_connections
 from dyna_assets.catalog.rows import (
     EpisodeRow,
     NewEpisode,
     NewUpload,
+    PolicyRow,
     RegisteredUpload,
     ShardRow,
     SourceRow,
@@ -132,7 +133,52 @@ class Catalog:
         Raises sqlalchemy's NoResultFound for an unknown id.
         """
         with self._begin() as session:
-            registration.reject(session, upload_id, reason)
+            quarantine.reject(session, upload_id, reason, now=datetime.now(UTC))
+
+    def release_upload(
+        self,
+        source: str,
+        upload: NewUpload,
+        recordings: Sequence[NewEpisode],
+        *,
+        by: str,
+        reason: str,
+        versions: str,
+        limits: ShardLimits,
+        now: datetime,
+    ) -> RegisteredUpload:
+        """As `register_upload`, of a quarantined upload that a person overrules: its rows become due.
+
+        by, reason: who did so and why; kept in the upload's notes with the reason that was overruled.
+        """
+        with self._begin() as session:
+            return quarantine.release(
+                session,
+                source,
+                upload,
+                recordings,
+                by=by,
+                reason=reason,
+                versions=versions,
+                limits=limits,
+                now=now,
+            )
+
+    def find_uploads(self, text: str) -> list[UploadRow]:
+        """Uploads whose name, id, or 'source: name' is `text`."""
+        with self._begin() as session:
+            return [_upload(*row) for row in session.execute(_uploads().where(quarantine.is_named(text)))]
+
+    def upload_episodes(self, upload_id: int) -> list[EpisodeRow]:
+        """Episodes of an upload by id."""
+        query = _episodes().where(Episode.upload_id == upload_id).order_by(Episode.id)
+        with self._begin() as session:
+            return [_episode(*row) for row in session.execute(query)]
+
+    def upload_shards(self, upload_id: int) -> set[int]:
+        """Numbers of the shards that hold episodes of an upload."""
+        with self._begin() as session:
+            return quarantine.shards_of(session, upload_id)
 
     def uploads(self, source: str | None = None) -> list[UploadRow]:
         """Uploads in the order of registration, of one source or of all."""
@@ -188,6 +234,11 @@ class Catalog:
         """Ask for another run of the shard."""
         self._change_shard(key, revision=Shard.revision + 1)
 
+    def mark_all_due(self, numbers: Collection[int]) -> None:
+        """Ask for another run of each of these shards, also of those that were given up."""
+        with self._begin() as session:
+            registration.make_due(session, numbers)
+
     def add_attempt(self, key: str) -> int:
         """Count a run of the due shard that begins; settling forgets it. Returns the count."""
         return self._change_shard(key, attempts=Shard.attempts + 1).attempts
@@ -196,6 +247,16 @@ class Catalog:
         """Number of the materialization that starts now, from 1. Draw it under the shard's lock."""
         return self._change_shard(key, seq=Shard.seq + 1).seq
 
+    def next_seqs(self, numbers: Collection[int]) -> dict[int, int]:
+        """As `next_seq` for many shards in one statement, without their locks: shard -> its number.
+
+        A run of such a shard that drew its number before is refused when it appends after this one.
+        """
+        draw = update(Shard).where(Shard.number == any_(literal(list(numbers), ARRAY(Integer))))
+        with self._begin() as session:
+            drawn = session.execute(draw.values(seq=Shard.seq + 1).returning(Shard.number, Shard.seq))
+            return {number: seq for number, seq in drawn}
+
     def _change_shard(self, key: str, **values: Any) -> ShardRow:
         change = update(Shard).where(Shard.number == shard_number(key)).values(values).returning(Shard)
         with self._begin() as session:
@@ -203,6 +264,27 @@ class Catalog:
             if shard is None:
                 raise KeyError(f"{key}: no such shard in the catalog; no episode was ever given to it")
             return _shard(shard)
+
+    # Policies
+
+    def apply_policy(self, name: str, version: int, text: str, *, now: datetime) -> None:
+        """From now on, shard runs judge by this policy. Applying the active one again changes nothing."""
+        with self._begin() as session:
+            active = session.scalar(_policies().limit(1))
+            if active is None or (active.name, active.version, active.text) != (name, version, text):
+                session.add(Policy(name=name, version=version, text=text, applied_at=now))
+
+    def active_policy(self) -> PolicyRow | None:
+        """The policy that was applied last; None if none ever was."""
+        return next(iter(self.policies(1)), None)
+
+    def policies(self, num: int | None = None) -> list[PolicyRow]:
+        """The policies that were applied, the last one first; all, or only the last `num`."""
+        with self._begin() as session:
+            return [
+                PolicyRow(name=row.name, version=row.version, text=row.text, applied_at=row.applied_at)
+                for row in session.scalars(_policies().limit(num))
+            ]
 
 
 # Outer joins give None where there is no partner, which the types of `Select` cannot say.
@@ -218,6 +300,10 @@ def _episodes() -> Select[Any]:
     query = select(Episode, Upload, Source.name, Robot.name, Task.text)
     query = query.join(Upload, Episode.upload_id == Upload.id).join(Source, Episode.source_id == Source.id)
     return query.outerjoin(Robot).outerjoin(Task)
+
+
+def _policies() -> Select[tuple[Policy]]:
+    return select(Policy).order_by(Policy.id.desc())
 
 
 def _source(row: Source) -> SourceRow:

@@ -137,3 +137,15 @@ class Episode(Base):
     input_hash: Mapped[str]
     size_bytes: Mapped[int] = mapped_column(BigInteger)
     created_at: Mapped[datetime]
+
+
+class Policy(Base):
+    """One application of a quality policy; the newest one judges. The same policy may be applied again later."""
+
+    __tablename__ = "policies"
+
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    name: Mapped[str]
+    version: Mapped[int]
+    text: Mapped[str]
+    applied_at: Mapped[datetime]

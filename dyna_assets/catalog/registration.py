@@ -54,7 +54,7 @@ def register(
         row.shard_number = shard.number
         _add_episodes(session, row, shard, upload, new, now)
         due.discard(shard.number)
-    _make_due(session, due)
+    make_due(session, due)
     return _result(row, num_new=len(new), num_changed=len(changed))
 
 
@@ -65,7 +65,7 @@ def quarantine(session: Session, source: str, upload: NewUpload, reason: str, *,
     was_in_force = known is not None and known.state == "registered"
     row = _record(session, source_id, upload, known, now, state="quarantined", reason=reason)
     if was_in_force:
-        _make_due(session, _shards_of(session, row))
+        make_due(session, _shards_of(session, row))
     return row.id
 
 
@@ -251,7 +251,8 @@ def _shards_of(session: Session, upload: Upload) -> Sequence[int]:
     return session.scalars(query.distinct()).all()
 
 
-def _make_due(session: Session, shards: Collection[int]) -> None:
+def make_due(session: Session, shards: Collection[int]) -> None:
+    """See `Catalog.mark_all_due`."""
     if shards:
         change = update(Shard).where(Shard.number.in_(shards)).values(revision=Shard.revision + 1, attempts=0)
         session.execute(change.execution_options(synchronize_session=False))

@@ -154,6 +154,16 @@ class EpisodeRow:
         return self.input_hash if self.upload_state == "registered" else f"quarantined:{self.input_hash}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRow:
+    """One application of a quality policy: its TOML, and since when it judges."""
+
+    name: str
+    version: int
+    text: str
+    applied_at: datetime
+
+
 def shard_number(key: str) -> int:
     """The number in a partition key. Raises ValueError for anything that `shard_key` would not give."""
     number = key.removeprefix("shard-")

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator
 
 from dyna_assets.errors import CurationError
+from dyna_assets.quality import CHECKS
 from dyna_assets.settings import Settings
 from dyna_assets.stamps import STEPS
 from dyna_assets.warehouse.store import Warehouse, fetch
@@ -35,40 +36,46 @@ from dyna_train.manifest import (
 )
 
 _CRITICAL = tuple(step.name for step in STEPS.values() if step.critical)
+_STAMPED = """
+    SELECT episode_id, step, status, fingerprint, reads, input_hash, seq, coalesce(result_seq, seq) AS result_seq
+    FROM version_stamps QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, step)
+"""
+CURRENT_VERDICTS = f"""
+    SELECT verdicts.* FROM verdicts JOIN ({_STAMPED}) AS stamped
+    ON stamped.episode_id = verdicts.episode_id AND stamped.step = 'gate_' || verdicts.gate
+        AND stamped.result_seq = verdicts.evidence_seq
+    QUALIFY verdicts.seq = max(verdicts.seq) OVER (PARTITION BY verdicts.episode_id, verdicts.gate)
+"""
+"""The newest verdict about the evidence that a gate's current stamp is about, one for each episode and gate."""
 CORPUS = f"""
-WITH stamped AS (
-    SELECT episode_id, step, status, fingerprint, reads, input_hash, seq FROM version_stamps
-    QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, step)
-), chain AS (
+WITH stamped AS ({_STAMPED}), chain AS (
     SELECT episode_id,
            count(*) FILTER (status = 'ok') = {len(_CRITICAL)} AND count(DISTINCT input_hash) = 1 AS is_whole,
            max(reads) FILTER (step = 'gate_before')
                    = 'recordings=' || max(fingerprint) FILTER (step = 'recordings')
                AND max(reads) FILTER (step = 'gate_after')
                    = 'episodes=' || max(fingerprint) FILTER (step = 'episodes') AS is_judged,
-           max(seq) FILTER (step = 'episodes') AS made_seq,
+           max(result_seq) FILTER (step = 'episodes') AS made_seq,
            max(input_hash) FILTER (step = 'episodes') AS input_hash
     FROM stamped WHERE step IN {_CRITICAL} GROUP BY episode_id
 ), latest AS (
     SELECT * FROM episodes QUALIFY seq = max(seq) OVER (PARTITION BY episode_id)
-), judged AS (
-    SELECT * FROM qc_verdicts QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, gate)
-), quality AS (
-    SELECT episode_id,
-           count(*) FILTER (verdict = 'reject') AS num_rejects,
-           count(DISTINCT "check") FILTER (verdict = 'warn') AS num_warnings,
-           list(DISTINCT "check") FILTER (verdict = 'warn') AS warnings
-    FROM judged GROUP BY episode_id
+), said AS ({CURRENT_VERDICTS}), quality AS (
+    SELECT episode_id, flatten(list(rejected ORDER BY gate DESC)) AS rejections,
+           flatten(list(warned ORDER BY gate DESC)) AS warnings, sum(num_checked)::INTEGER AS num_checked
+    FROM said GROUP BY episode_id
 ), labelled AS (
     SELECT labels.* FROM labels
     JOIN stamped ON stamped.episode_id = labels.episode_id AND stamped.step = 'labels'
-        AND stamped.status = 'ok' AND stamped.seq = labels.seq
+        AND stamped.status = 'ok' AND stamped.result_seq = labels.seq
     JOIN chain ON chain.episode_id = labels.episode_id AND chain.input_hash = stamped.input_hash
 )
 SELECT latest.* EXCLUDE (task), coalesce(labelled.task, latest.task) AS task, labelled.success,
-       quality.num_rejects, quality.num_warnings, quality.warnings,
+       len(quality.rejections) AS num_rejects, len(quality.warnings) AS num_warnings,
+       quality.rejections, quality.warnings,
+       coalesce(quality.num_checked, 0) AS num_checked, {len(CHECKS)} AS num_checks,
        coalesce(chain.is_whole AND chain.is_judged AND chain.made_seq = latest.seq
-                AND quality.num_rejects = 0, false) AS passed
+                AND len(quality.rejections) = 0, false) AS passed
 FROM latest
 LEFT JOIN chain USING (episode_id)
 LEFT JOIN quality USING (episode_id)
@@ -77,10 +84,16 @@ LEFT JOIN labelled USING (episode_id)
 """One row per episode: its newest file, verdicts and labels. What `where` is asked of.
 
 `passed`: every critical step is ok for one and the same input, and both gates judged what is there now, not
-what was there before.
+what was there before. `num_checked` of `num_checks`: quality checks that measured something, of all there are.
 """
 
-READS = ("episodes", "gop_tables", "qc_verdicts", "labels", "version_stamps")
+_SPANS = (
+    "CASE WHEN len(valid_starts) > 0 THEN list_zip(valid_starts, valid_ends) "
+    "ELSE list_zip([0], [num_steps]) END"
+)
+"""(first step, step after the last) of an episode's valid stretches; one that lists none is valid all over."""
+
+READS = ("episodes", "gop_tables", "verdicts", "labels", "version_stamps")
 _STRETCH_ROWS = 16_384
 """Rows whose GOP tables are looked up at once: some 40 MB, whatever the size of the manifest."""
 
@@ -89,6 +102,7 @@ class CurationSpec(Config):
     """Which episodes an experiment uses (TOML).
 
     where: an SQL condition over the corpus' columns. passed: only episodes that both gates let through.
+    min_duration_s: the shortest valid stretch of an episode that is taken.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)
@@ -107,10 +121,21 @@ class CurationSpec(Config):
 
     @property
     def query(self) -> str:
-        """The whole question as SQL. Gates and lengths are asked first, `where` only of what is left."""
+        """The whole question as SQL: a row for each valid stretch of an episode.
+
+        Gates and lengths are asked first, `where` only of what is left.
+        """
         passing = "passed AND " if self.passed else ""
         eligible = f"SELECT * FROM ({CORPUS}) WHERE {passing}duration_s >= {self.min_duration_s}"
-        return f"SELECT * FROM ({eligible})\nWHERE {self.where}\nORDER BY source, shard, episode_id"
+        chosen = f"SELECT * FROM ({eligible})\nWHERE {self.where}"
+        long_enough = f"span[2] > span[1] AND (span[2] - span[1]) / rate_hz >= {self.min_duration_s}"
+        spans = f"list_filter({_SPANS}, lambda span: {long_enough})"
+        return (
+            "SELECT * EXCLUDE (spans, span), span[1] AS start_step, span[2] - span[1] AS num_valid\nFROM (\n"
+            "SELECT *, unnest(spans) AS span, unnest(range(len(spans))) AS stretch\n"
+            f"FROM (SELECT *, {spans} AS spans FROM ({chosen}\n))\n)\n"
+            "ORDER BY source, shard, episode_id, start_step"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +243,7 @@ def _features(connection: duckdb.DuckDBPyConnection, spec: CurationSpec) -> Feat
     keys = "cameras, camera_heights, camera_widths, state_names, action_names, rate_hz"
     kinds = fetch(
         connection,
-        f"SELECT {keys}, count(*) AS num, list(DISTINCT source ORDER BY source) AS sources "
+        f"SELECT {keys}, count(*) FILTER (stretch = 0) AS num, list(DISTINCT source ORDER BY source) AS sources "
         f"FROM selected GROUP BY {keys} ORDER BY num DESC",
     )
     first = kinds[0]
@@ -245,14 +270,15 @@ def _features(connection: duckdb.DuckDBPyConnection, spec: CurationSpec) -> Feat
 
 
 def _statistics(connection: duckdb.DuckDBPyConnection, vector: str) -> VectorStatistics:
-    """Statistics over all steps of the selected episodes, from their own moments.
+    """Statistics over all steps of the selected episodes, invalid ones too, from their own moments.
 
     Means and squared distances are combined as in Chan, Golub and LeVeque (1979), which, unlike sums of
     squares, does not cancel where the mean is large against the spread.
     """
     num = 0
     mean_D = m2_D = low_D = high_D = np.empty(0)
-    query = f"SELECT num_steps, {vector}_mean, {vector}_m2, {vector}_min, {vector}_max FROM selected"
+    moments_of = f"{vector}_mean, {vector}_m2, {vector}_min, {vector}_max"
+    query = f"SELECT num_steps, {moments_of} FROM selected WHERE stretch = 0"
     for batch in _batches(connection, query):
         n_E, *moments = (np.array(batch.column(k).to_pylist(), dtype=np.float64) for k in range(5))
         mean_ED, m2_ED, low_ED, high_ED = moments
@@ -277,7 +303,7 @@ def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
     return _batches(
         connection,
         "SELECT source AS dataset, shard, episode_id, ('0x' || left(content_hash, 16))::UBIGINT AS content_hash, "
-        "0 AS start_step, num_steps, coalesce(task, '') AS task FROM selected",
+        "start_step, num_valid AS num_steps, coalesce(task, '') AS task FROM selected",
     )
 
 

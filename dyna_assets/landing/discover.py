@@ -11,12 +11,14 @@ import hashlib
 import os
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 from typing import Literal
 
 import fsspec
 
 from dyna_assets.errors import UploadError
+from dyna_assets.landing.blind_spots import blind_spots
 from dyna_assets.landing.recording import FileInfo, Folder, Reader, RecordingRef, describe_files
 from dyna_assets.landing.upload import MARKER, UploadMarker, is_hidden, read_marker
 
@@ -32,6 +34,7 @@ class FoundUpload:
 
     files: relative to the upload's folder, without dot files and without the marker.
     digest: sha256 (hex) of the marker, or of the listing where there is none; equal while nothing changes.
+    unseen: paths in it of which the listing tells nothing -> why; see `blind_spots`.
     """
 
     name: str
@@ -42,11 +45,13 @@ class FoundUpload:
     state: State = "ready"
     reason: str = ""
     listing: str = ""
+    unseen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def looks(self) -> str:
         """sha256 (hex) of the listing, marker included: equal as long as nothing needs another look."""
-        return _sha256([str(self.state == "arriving"), self.listing or self.digest])
+        hidden = [f"{path} {why}" for path, why in self.unseen.items()]
+        return _sha256([str(self.state == "arriving"), self.listing or self.digest, *hidden])
 
     def read(self) -> FoundUpload:
         """Itself, with its marker read if it has one: then 'ready', or 'broken' with the reason."""
@@ -120,7 +125,23 @@ def list_uploads(
             _settled(upload, quiet_period_s, now_ns)
             for upload in _unmarked(folder, unmarked, bool(marked), reader)
         ]
+    found = _with_unseen(folder, found)
     return sorted((_speakable(upload) for upload in found), key=lambda upload: upload.name)
+
+
+def _with_unseen(root: Folder, found: list[FoundUpload]) -> list[FoundUpload]:
+    """The uploads, each with what the listing does not show of it; the rest of that is 'ignored', and said."""
+    by_name = {upload.name: upload for upload in found}
+    for path, why in sorted(blind_spots(root).items()):
+        above = [path, *(str(place) for place in PurePosixPath(path).parents)]
+        owner = next((by_name[place] for place in above if place in by_name), None)
+        if owner is None:
+            reason = f"{root.at(path)}: {why}. Let this user read it, or take it away"
+            by_name[path] = FoundUpload(path, root.below(path), {}, None, _sha256([why]), "ignored", reason)
+        else:
+            inside = "." if path == owner.name else posixpath.relpath(path, owner.name)
+            by_name[owner.name] = replace(owner, unseen={**owner.unseen, inside: why})
+    return list(by_name.values())
 
 
 def _speakable(upload: FoundUpload) -> FoundUpload:

@@ -2,64 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Literal
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from dyna_assets.derive import check_derived
+from dyna_assets.labels.options import LabelOptions
+from dyna_assets.quality.registry import Limits, known_check
 from dyna_train.config import Config
+from dyna_train.errors import ConfigError
 from dyna_train.video.encode import QUALITIES, Quality
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
 
 
+Align = Literal["causal", "nearest", "interpolate"]
+
+
 class TopicRole(Config):
-    """A topic of the recordings and the name it gets in the episode file."""
+    """A topic of the recordings, the name it gets in the episode file, and how it comes onto the grid.
+
+    align: 'causal' takes the latest message at or before the instant, 'nearest' the nearest one, which
+    may come after it. latency_ms: how much later than the world the sensor's stamps are; they are moved back.
+    """
 
     name: Name
     topic: str
+    align: Align = "causal"
+    latency_ms: float = Field(default=0.0, ge=-10_000, le=10_000)
+
+
+class CameraRole(TopicRole):
+    """A camera; its pictures are taken, never mixed."""
+
+    align: Literal["causal", "nearest"] = "causal"
 
 
 class VectorRole(TopicRole):
-    """A vector topic; `units` is one unit for all dimensions or one per dimension."""
+    """A vector that the robot measures.
+
+    align 'interpolate': linear between the neighbours; angles (unit 'rad' or 'deg') over the shorter way, and
+    quaternions (four dimensions in a row of unit 'quat') by slerp. units: one for all dimensions or one per
+    dimension. range: the lowest and highest value that can be true. confidence: the topic of detected
+    keypoints' confidence (0 to 1); rows without a detection may then hold NaN, and the last detection is held.
+    """
 
     units: str | tuple[str, ...] = ""
+    range: tuple[float, float] | None = None
+    confidence: str = ""
+
+
+class ActionRole(VectorRole):
+    """A vector that the robot is told: a command holds until the next one."""
+
+    align: Literal["causal", "nearest"] = "causal"
+
+
+class DerivedRole(Config):
+    """A vector computed on the grid from others, by a registered function (see `dyna_assets.derive`).
+
+    of: names of state or action vectors of this episode, as 'state/left_arm'. options: the function's own.
+    """
+
+    name: Name
+    role: Literal["state", "action"] = "state"
+    function: str
+    of: tuple[str, ...] = Field(min_length=1)
+    options: Mapping[str, Any] = Field(default_factory=dict)
 
 
 class Grid(Config):
-    """The common time grid: uniform at rate_hz."""
+    """The common time grid: uniform at rate_hz, or the frames of the camera `reference`.
 
-    rate_hz: float = Field(gt=0, le=1000)
+    max_gap_s: what is older than this at an instant is not held but missing: the steps are invalid.
+    """
 
-
-Share = Annotated[float, Field(ge=0, le=1)]
-Seconds = Annotated[float, Field(ge=0)]
-
-
-class Gates(Config):
-    """Thresholds of the quality checks. A share is of frames or rows, 0 to 1."""
-
-    min_duration_s: Seconds = Field(default=0.5, description="reject: all topics together cover less")
-    max_drop_share: Share = Field(default=0.2, description="warn: more of a camera's frames are missing")
-    max_gap_s: Seconds = Field(
-        default=0.5, description="reject: a camera or state is silent for longer; warn: an action"
-    )
-    max_length_mismatch_s: Seconds = Field(
-        default=0.25, description="reject: a topic ends this long before the others"
-    )
-    max_unpaired_rows: int = Field(
-        default=0, ge=0, description="reject: pictures and rows of a format without clocks differ by more"
-    )
-    dark_max_level: float = Field(
-        default=16.0, description="reject: a camera's mean level (of 255) and its spread are both below"
-    )
-    dark_max_spread: float = Field(
-        default=6.0, description="  (the spread: distance from the 1st to the 99th percentile of levels)"
-    )
-    frozen_repeat_share: Share = Field(
-        default=0.98, description="reject: this share of frames repeats while the robot moves"
-    )
-    repeat_warn_share: Share = Field(default=0.35, description="warn: more frames repeat the one before")
+    rate_hz: float = Field(ge=0.001, le=1000)
+    reference: str = ""
+    max_gap_s: float = Field(default=0.5, gt=0)
 
 
 class Encoding(Config):
@@ -83,7 +106,12 @@ class Encoding(Config):
 
 
 class SourceProfile(Config):
-    """One source: where it lands, how to read it, which topics play which role."""
+    """One source: where it lands, how to read it, which topics play which role.
+
+    extra: patterns of topics and columns that are kept as they came, in the file's `extra` group. ignore: patterns
+    of topics, columns and files that are known and left out. What neither a role, `extra` nor `ignore`
+    names is unmapped, and warned of. gates: limits of this source, before those of the policy.
+    """
 
     name: Name
     landing: str
@@ -92,11 +120,52 @@ class SourceProfile(Config):
     robot: str = ""
     task: str = ""
     grid: Grid
-    cameras: tuple[TopicRole, ...]
+    extra: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    reader_options: Mapping[str, Any] = Field(default_factory=dict)
+    cameras: tuple[CameraRole, ...]
     states: tuple[VectorRole, ...] = ()
-    actions: tuple[VectorRole, ...] = ()
-    gates: Gates = Gates()
+    actions: tuple[ActionRole, ...] = ()
+    derived: tuple[DerivedRole, ...] = ()
+    gates: Mapping[str, Limits] = Field(default_factory=dict)
     encoding: Encoding = Encoding()
+    labels: LabelOptions = LabelOptions()
+
+    @field_validator("gates")
+    @classmethod
+    def _of_known_checks(cls, gates: Mapping[str, Limits]) -> Mapping[str, Limits]:
+        for name in gates:
+            known_check(name)
+        return gates
+
+    def use_of(self, name: str) -> Literal["role", "extra", "ignored", "unmapped"]:
+        """What becomes of a topic, column or file of this name (patterns as in a shell)."""
+        vectors = (*self.states, *self.actions)
+        if name in {role.topic for role in (*self.cameras, *vectors)} | {role.confidence for role in vectors}:
+            return "role"
+        if any(fnmatchcase(name, pattern) for pattern in self.extra):
+            return "extra"
+        return "ignored" if any(fnmatchcase(name, pattern) for pattern in self.ignore) else "unmapped"
+
+    @model_validator(mode="after")
+    def _derives_from_what_is_there(self) -> SourceProfile:
+        vectors = [f"state/{role.name}" for role in self.states] + [
+            f"action/{role.name}" for role in self.actions
+        ]
+        try:
+            check_derived(self.derived, vectors)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @model_validator(mode="after")
+    def _reference_is_a_camera(self) -> SourceProfile:
+        names = [camera.name for camera in self.cameras]
+        if self.grid.reference and self.grid.reference not in names:
+            raise ValueError(
+                f"grid.reference '{self.grid.reference}' is no camera; cameras: {', '.join(names) or 'none'}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _each_name_and_topic_stands_once(self) -> SourceProfile:
@@ -108,6 +177,8 @@ class SourceProfile(Config):
                     f"[[{role}]] names {', '.join(twice)} more than once; each needs its own name"
                 )
         every = [entry.topic for entry in (*self.cameras, *self.states, *self.actions)]
+        if not every:
+            raise ValueError("no topic has a role; an episode needs a camera, a state or an action")
         shared = sorted({topic for topic in every if every.count(topic) > 1})
         if shared:
             raise ValueError(f"topic {', '.join(shared)} has more than one role; give each topic one")

@@ -20,6 +20,7 @@ import fsspec
 import numpy as np
 from numpy.typing import NDArray
 
+from dyna_train.episode.channels import ExtraTopic
 from dyna_train.files import open_store
 from dyna_train.video.coded import CodedVideo
 
@@ -250,21 +251,99 @@ class CodedRecording(Protocol):
         ...
 
 
+@runtime_checkable
+class ArrivalRecording(Protocol):
+    """A recording that also knows when messages arrived at the recorder, so that clocks can be compared."""
+
+    def arrivals(self, topic: str) -> NDArray[np.int64]:
+        """Arrival times [N] in ns since the epoch, one per message in file order. Raises RecordingError."""
+        ...
+
+
+@runtime_checkable
+class VectorRecording(Protocol):
+    """A recording that gives whole vector topics at once, which costs a tenth of message by message."""
+
+    def vectors(self, topics: Collection[str]) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]:
+        """By topic, its capture times [N] and values [N, D], in file order. Raises RecordingError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RawMessage:
+    """One message as it was recorded, for the `extra` group; time_ns as in `Message`."""
+
+    topic: str
+    time_ns: int
+    data: bytes
+
+
+@runtime_checkable
+class ExtraRecording(Protocol):
+    """A recording that can also give topics as they were recorded, so that what has no role is not lost."""
+
+    def extra_topics(self, topics: Collection[str]) -> list[ExtraTopic]:
+        """How the messages of `topics` are encoded; any kind of topic, also 'other'. Raises RecordingError."""
+        ...
+
+    def kept_as(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Each of `topics` -> the topic under which `extra_topics` and `extras` give it: often itself.
+
+        Joint states are recorded as one topic and listed as several. Raises RecordingError.
+        """
+        ...
+
+    def extras(self, topics: Collection[str]) -> Iterator[RawMessage]:
+        """The messages of `topics` in one pass: as recorded, or a row's value as JSON where a format has rows.
+
+        Raises RecordingError.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """A reader's guess of which topics play which role: (name, topic) pairs, and the grid rate in Hz."""
+    """A reader's guess of which topics play which role: (name, topic) pairs, and the grid rate in Hz.
+
+    confidence: topic of detected keypoints -> the topic of their confidence.
+    """
 
     cameras: tuple[tuple[str, str], ...]
     states: tuple[tuple[str, str], ...]
     actions: tuple[tuple[str, str], ...]
     rate_hz: float
+    confidence: Mapping[str, str] = field(default_factory=dict)
 
 
 class Reader(Protocol):
-    """One foreign format. looks_for: the files it is known by, for messages."""
+    """One foreign format. looks_for: the files it is known by, for messages.
+
+    options: what a source's TOML gives under [reader_options], as `configured` took it; at first the defaults, for
+    the draft. ignores: topics, columns and files of this format that carry nothing of their own, as patterns with
+    the reason. metadata: patterns of the files that the reader itself reads, besides those of a recording.
+    """
 
     name: str
     looks_for: str
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """See above."""
+        ...
+
+    @property
+    def ignores(self) -> Mapping[str, str]:
+        """See above."""
+        ...
+
+    @property
+    def metadata(self) -> tuple[str, ...]:
+        """See above."""
+        ...
+
+    def configured(self, options: Mapping[str, Any], *, where: str) -> Reader:
+        """This reader with options. Raises ConfigError that starts with `where` for one it does not have."""
+        ...
 
     def matches(self, files: Mapping[str, FileInfo], folder: Folder) -> bool:
         """True if the folder with these files looks like this format; cheap."""

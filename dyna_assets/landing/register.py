@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -14,12 +14,14 @@ from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.catalog.rows import NewEpisode, NewUpload
 from dyna_assets.errors import UploadError
 from dyna_assets.landing.discover import FoundUpload, list_uploads
+from dyna_assets.landing.file_fates import unread_files
 from dyna_assets.landing.profile import SourceProfile
-from dyna_assets.landing.recording import Reader
-from dyna_assets.landing.sources import reader_named
-from dyna_assets.landing.upload import MARKER, check_sizes, leaves_folder
+from dyna_assets.landing.recording import Reader, RecordingRef
+from dyna_assets.landing.sources import reader_of
+from dyna_assets.landing.sources.base import sayable
+from dyna_assets.landing.upload import MARKER, catalog_text, check_sizes, leaves_folder, verify_hashes
 from dyna_assets.settings import Settings
-from dyna_train.errors import DynaError
+from dyna_train.errors import ConfigError, DynaError
 from dyna_train.files import open_store
 
 
@@ -66,12 +68,14 @@ def register_landing(
     found: dict[str, list[FoundUpload]] = {}
     for source in sources.values():
         try:
-            found[source.name] = _look(source, settings, now)
+            found[source.name] = look_at_landing(source, settings, now)
         except FileNotFoundError:
             done.unreachable[source.name] = (
                 f"source '{source.name}': its landing folder {source.landing} does not exist. "
                 "Create it, or correct 'landing' in its TOML file"
             )
+        except ConfigError as error:
+            done.unreachable[source.name] = f"{error}"
         except Exception as error:  # the edge of a source: a store that is away must not stop the others
             done.unreachable[source.name] = (
                 f"source '{source.name}': its landing folder {source.landing} cannot be listed: {error}. "
@@ -86,14 +90,15 @@ def register_landing(
     return done
 
 
-def _look(source: SourceProfile, settings: Settings, now: datetime) -> list[FoundUpload]:
+def look_at_landing(source: SourceProfile, settings: Settings, now: datetime) -> list[FoundUpload]:
+    """The uploads that lie in a source's landing folder. Raises FileNotFoundError if there is no such folder."""
     fs, root = open_store(source.landing, **settings.storage_options(source.landing))
     return list_uploads(
         fs,
         root.rstrip("/"),
         quiet_period_s=source.quiet_period_s,
         now_ns=int(now.timestamp() * 1e9),
-        reader=reader_named(source.reader),
+        reader=reader_of(source),
     )
 
 
@@ -121,41 +126,79 @@ def _register_source(
 ) -> None:
     catalog.add_source(source.name, landing_uri=source.landing, reader=source.reader, now=now)
     known = catalog.known_looks(source.name)
-    reader = reader_named(source.reader)
-    for listed in uploads:
-        if listed.state in ("arriving", "ignored") or known.get(listed.name) == _looks(source, listed):
+    for upload in uploads:
+        looked = known.get(upload.name, "")
+        if upload.state in ("arriving", "ignored") or looked == _looks(source, upload):
             continue
-        upload = listed.read()
-        try:
-            _register(catalog, source, reader, upload, settings, versions, now, done)
-        except (OSError, SQLAlchemyError):
-            raise  # the store or the database, not the upload
-        except Exception as error:  # the edge of an upload: whatever is odd about it must not stop the others
-            reason = str(error) if isinstance(error, DynaError) else f"{upload.uri}: {error!r}"
-            reason = reason.replace("\0", "\N{REPLACEMENT CHARACTER}")
-            catalog.quarantine_upload(source.name, _as_new(source, upload, {}), reason=reason, now=now)
-            done.quarantined[_name(source, upload)] = reason
+        is_touched = looked.startswith(f"{source.reader} ")
+        register_upload(
+            catalog, source, upload, settings, versions=versions, now=now, done=done, is_touched=is_touched
+        )
 
 
-def _register(
+def register_upload(
     catalog: Catalog,
     source: SourceProfile,
-    reader: Reader,
-    upload: FoundUpload,
+    listed: FoundUpload,
     settings: Settings,
+    *,
     versions: str,
     now: datetime,
     done: Registration,
+    is_touched: bool = False,
 ) -> None:
+    """Register one upload that is committed or ready, or quarantine it; `done` learns of it.
+
+    is_touched: it was registered, and its files look otherwise now; their hashes, if it has any, are looked at again.
+    """
+    upload, name = listed.read(), _name(source, listed)
+    try:
+        _check_marker(source, upload, is_touched)
+        episodes, notes = recordings_of(source, upload)
+        new = as_new(source, upload, {"reader": notes})
+        registered = catalog.register_upload(
+            source.name, new, episodes, versions=versions, limits=settings.shards, now=now
+        )
+    except (OSError, SQLAlchemyError):
+        raise  # the store or the database, not the upload
+    except Exception as error:  # the edge of an upload: whatever is odd about it must not stop the others
+        reason = str(error) if isinstance(error, DynaError) else f"{upload.uri}: {error!r}"
+        reason = sayable(reason).replace("\0", "\N{REPLACEMENT CHARACTER}")
+        since = {"quarantined_at": now.isoformat()}
+        catalog.quarantine_upload(source.name, as_new(source, upload, since), reason=reason, now=now)
+        done.quarantined[name] = reason
+        return
+    done.notes += [f"{name}: {note}" for note in notes]
+    done.registered[name] = registered.num_new_episodes + registered.num_changed_episodes
+
+
+def _check_marker(source: SourceProfile, upload: FoundUpload, is_touched: bool) -> None:
+    if upload.unseen:
+        path, why = next(iter(upload.unseen.items()))
+        raise UploadError(
+            f"{upload.folder.at(path)}: {why}; so nobody knows what the upload holds ({len(upload.unseen)} such). "
+            "Let this user read it, or put a copy in its place"
+        )
     if upload.state == "broken":
         raise UploadError(upload.reason)
-    if upload.marker is not None:
-        check_sizes(upload.marker, upload.files, where=upload.uri)
-        if upload.marker.source != source.name:
-            raise UploadError(
-                f"{upload.uri}: its marker names source '{upload.marker.source}', but it landed in the folder of "
-                f"'{source.name}' ({source.landing}). Move it to its own source's folder"
-            )
+    if upload.marker is None:
+        return
+    check_sizes(upload.marker, upload.files, where=upload.uri)
+    if upload.marker.source != source.name:
+        raise UploadError(
+            f"{upload.uri}: its marker names source '{upload.marker.source}', but it landed in the folder of "
+            f"'{source.name}' ({source.landing}). Move it to its own source's folder"
+        )
+    if is_touched:
+        verify_hashes(upload.folder, upload.marker)
+
+
+def recordings_of(source: SourceProfile, upload: FoundUpload) -> tuple[list[NewEpisode], list[str]]:
+    """(the upload's recordings, what a person should know of it), from names and metadata only.
+
+    Raises UploadError if a link leaves the folder or there is no recording, RecordingError if metadata is unreadable.
+    """
+    reader = reader_of(source)
     folder = upload.folder.limited_to(upload.marker.hashes() if upload.marker else upload.files)
     linked = [name for name, info in upload.files.items() if leaves_folder(info.link_to)]
     if linked:
@@ -179,20 +222,24 @@ def _register(
         )
         for ref in refs
     ]
-    notes = reader.notes(folder)
-    unlisted = sorted(set(upload.files) - set(folder.only or ()))
+    return episodes, [*reader.notes(folder), *_file_notes(source, reader, upload, refs, folder.only or ())]
+
+
+def _file_notes(
+    source: SourceProfile,
+    reader: Reader,
+    upload: FoundUpload,
+    refs: Sequence[RecordingRef],
+    belonging: Collection[str],
+) -> Iterator[str]:
+    """What lies in the folder and is not read."""
+    unlisted = sorted(set(upload.files) - set(belonging))
     if unlisted:
-        notes.append(f"{len(unlisted)} files are not in {MARKER} and were not read, first {unlisted[0]}")
-    registered = catalog.register_upload(
-        source.name,
-        _as_new(source, upload, {"reader": notes}),
-        episodes,
-        versions=versions,
-        limits=settings.shards,
-        now=now,
-    )
-    done.notes += [f"{_name(source, upload)}: {note}" for note in notes]
-    done.registered[_name(source, upload)] = registered.num_new_episodes + registered.num_changed_episodes
+        yield f"{len(unlisted)} files are not in {MARKER} and were not read, first {unlisted[0]}"
+    files = set(upload.files) & set(belonging)
+    unread = unread_files(files, refs, reader.metadata, source.ignore)
+    if unread:
+        yield f"{len(unread)} files are read by nobody, first {unread[0]}; name them under the source's 'ignore'"
 
 
 def episode_name(upload: str, recording: str) -> str:
@@ -205,7 +252,8 @@ def recording_name(upload: str, episode: str) -> str:
     return episode if upload == "." else episode.removeprefix(f"{upload}/")
 
 
-def _as_new(source: SourceProfile, upload: FoundUpload, notes: Mapping[str, object]) -> NewUpload:
+def as_new(source: SourceProfile, upload: FoundUpload, notes: Mapping[str, object]) -> NewUpload:
+    """The upload as the catalog takes it."""
     marker = upload.marker
     return NewUpload(
         name=upload.name,
@@ -216,8 +264,8 @@ def _as_new(source: SourceProfile, upload: FoundUpload, notes: Mapping[str, obje
         size_bytes=upload.size_bytes,
         kind=marker.kind if marker else "",
         marker=marker.model_dump(mode="json", by_alias=True) if marker else None,
-        robot=(marker.robot if marker else "") or source.robot,
-        task=(marker.task if marker else "") or source.task,
+        robot=catalog_text((marker.robot if marker else "") or source.robot),
+        task=catalog_text((marker.task if marker else "") or source.task),
         notes=notes,
     )
 

@@ -12,7 +12,6 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +27,7 @@ from pydantic import (
 
 from dyna_assets.errors import UploadError
 from dyna_assets.landing.recording import FileInfo, Folder, is_local
+from dyna_assets.landing.rfc3339 import format_rfc3339, parse_rfc3339_ns
 from dyna_train.config import Config
 from dyna_train.files import publish
 
@@ -37,16 +37,13 @@ SCHEMA = "dyna.upload/1"
 
 READ_BYTES = 1 << 20
 MAX_TEXT = 500
-"""Characters of a name or task: what the catalog's indexes take, at four bytes each."""
+"""Characters of a name: what the catalog's indexes take, at four bytes each."""
+MAX_TASK = 1 << 16
+"""Characters of a task, which may be a page of instructions; see `catalog_text`."""
 FAULTS_SHOWN = 5
 
 Kind = Literal["teleoperation", "policy_rollout", "correction", "human_video", "simulation"]
 Outcome = Literal["success", "failure", "unknown"]
-
-_RFC3339 = re.compile(
-    r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))"
-)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class UploadedFile(Config):
@@ -66,7 +63,7 @@ class UploadMarker(Config):
     files: tuple[UploadedFile, ...] = Field(min_length=1)
     source: str = Field(min_length=1, max_length=MAX_TEXT)
     robot: str = Field(default="", max_length=MAX_TEXT)
-    task: str = Field(default="", max_length=MAX_TEXT)
+    task: str = Field(default="", max_length=MAX_TASK)
     recorded_at_ns: int = Field(alias="recorded_at", ge=-(2**63), lt=2**63)
     robot_software_version: str = ""
     kind: Kind
@@ -98,26 +95,6 @@ class UploadMarker(Config):
     def hashes(self) -> dict[str, str]:
         """sha256 (hex) of every file by path."""
         return {file.path: file.sha256 for file in self.files}
-
-
-def parse_rfc3339_ns(text: str) -> int:
-    """Nanoseconds since the epoch of an RFC 3339 time with its offset, exact. Raises ValueError."""
-    match = _RFC3339.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"expected RFC 3339 with an offset, such as 2026-03-01T09:30:00Z, found {text!r}")
-    day, clock, fraction, zulu, sign, hours, minutes = match.groups()
-    local = datetime.fromisoformat(f"{day}T{clock}+00:00")
-    offset = timedelta() if zulu else timedelta(hours=int(hours), minutes=int(minutes))
-    since = local - _EPOCH - (-offset if sign == "-" else offset)
-    whole_s = since.days * 86_400 + since.seconds
-    return whole_s * 1_000_000_000 + int((fraction or "").ljust(9, "0"))
-
-
-def format_rfc3339(time_ns: int) -> str:
-    """RFC 3339 in UTC with nine digits, the inverse of `parse_rfc3339_ns`."""
-    seconds, ns = divmod(time_ns, 1_000_000_000)
-    moment = _EPOCH + timedelta(seconds=seconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ns:09d}Z"
 
 
 def commit_upload(
@@ -225,6 +202,17 @@ def _unusable_text(value: Any, where: str = "") -> str:
 def is_storable(text: str) -> bool:
     """True if `text` has neither NUL nor lone surrogates, which PostgreSQL and Arrow refuse."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def catalog_text(text: str) -> str:
+    """The text as the catalog's indexes can hold it: a long one cut, with its hash, so that two stay two.
+
+    Only the catalog's names are cut: the marker and every table of the warehouse keep the whole text.
+    """
+    if len(text) <= MAX_TEXT:
+        return text
+    mark = f"… {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return text[: MAX_TEXT - len(mark)] + mark
 
 
 def landed_files(files: Mapping[str, FileInfo]) -> dict[str, FileInfo]:

@@ -6,16 +6,16 @@ Axis letters: N messages of one topic, D joints of one arm.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dyna_assets.simulate.arm import ARMS, JOINTS
 from dyna_assets.simulate.clocks import CAMERA, LEADER, LEFT_ARM, RIGHT_ARM, Ticks, run_clock
-from dyna_assets.simulate.render import CAMERAS
+from dyna_assets.simulate.render import CAMERAS, GOOD, Optics
 from dyna_assets.simulate.scene import draw_scene
 from dyna_assets.simulate.world import World, columns, sample, simulate
 
@@ -35,6 +35,7 @@ class Stream(IntEnum):
     ARM = 2
     STUDIO = 3
     PICTURES = 4
+    FAULT = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +54,27 @@ class Track:
     def __len__(self) -> int:
         return len(self.capture_ns_N)
 
+    def only(self, kept_N: NDArray[np.bool_]) -> Self:
+        """The track with these messages only."""
+        arrays: dict[str, Any] = {
+            field.name: values[kept_N]
+            for field in fields(self)
+            if isinstance(values := getattr(self, field.name), np.ndarray)
+        }
+        return replace(self, **arrays)
+
 
 @dataclass(frozen=True, slots=True)
 class CameraTrack(Track):
-    """Pictures: shot_s_N, the instant of the world each one shows; equal neighbours are the same picture."""
+    """Pictures: shot_s_N, the instant of the world each one shows; equal neighbours are the same picture.
+
+    damage_N: share of each picture that reaches the recorder as garbage; none without it.
+    """
 
     camera: str
     shot_s_N: NDArray[np.float64]
-    dark: bool = False
+    optics: Optics = GOOD
+    damage_N: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

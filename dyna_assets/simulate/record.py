@@ -26,7 +26,7 @@ from dyna_assets.landing.upload import (
 from dyna_assets.simulate.faults import Listing, describe_fault, plant
 from dyna_assets.simulate.paint import paint_number
 from dyna_assets.simulate.plan import CameraTrack, JointTrack, RecordingPlan, Stream, Track, plan_recording
-from dyna_assets.simulate.render import CAMERAS, Size, Studio, expose, film
+from dyna_assets.simulate.render import CAMERAS, Size, Studio, damage, expose, film
 from dyna_train.errors import BadInput
 from dyna_train.files import publish
 
@@ -74,9 +74,9 @@ def record_uploads(
 ) -> list[RecordedUpload]:
     """Record episodes `start` to `start + num` of `seed` into folders below `landing`.
 
-    seconds: rough length of an episode.  size: (height, width) of the pictures.  faults: names of faults,
-    planted in the last uploads, one each.  paint: every picture carries its number within its topic, see
-    `simulate.paint`.  progress: called after each upload.
+    seconds: rough length of an episode.  size: (height, width) of the pictures.  faults: names of faults, with
+    or without a strength ('dark_camera:0.8'), planted in the last uploads, one each.  paint: every picture
+    carries its number within its topic, see `simulate.paint`.  progress: called after each upload.
 
     The same arguments give the same bytes.  An upload that is committed already is left as it is, whatever
     the other arguments; a folder without a marker is an interrupted recording and is recorded again.
@@ -86,7 +86,7 @@ def record_uploads(
     planted = [""] * (num - len(faults)) + list(faults)
     uploads: list[RecordedUpload] = []
     for index, fault in enumerate(planted, start):
-        name = f"{source}-{seed}-{index:06d}" + (f"-{fault}" if fault else "")
+        name = f"{source}-{seed}-{index:06d}" + (f"-{fault.replace(':', '-')}" if fault else "")
         path = Path(landing) / name
         if not (path / MARKER).exists():
             plan = plant(fault, plan_recording(name, seed, index, seconds))
@@ -205,7 +205,9 @@ def _pictures(
     shots = film(studio, plan.world, track.camera, track.shot_s_N[~repeats])
     for number, repeated in enumerate(repeats.tolist()):
         if not repeated:
-            rgb = expose(studio, next(shots), rng, dark=track.dark)
+            rgb = expose(studio, next(shots), rng, track.optics)
+            if track.damage_N is not None and track.damage_N[number]:
+                damage(rgb, float(track.damage_N[number]), rng)
             if paint:
                 paint_number(rgb, number)
             data = _jpeg(Image.fromarray(rgb))

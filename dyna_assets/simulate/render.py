@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFilter
 
 from dyna_assets.simulate.scene import TABLE_COLOURS, Colour, Scene
 from dyna_assets.simulate.shapes import Shape, world_shapes
@@ -20,6 +20,9 @@ from dyna_assets.simulate.world import Snapshot, World
 
 CAMERAS = ("top", "left_wrist", "right_wrist")
 Size = tuple[int, int]
+
+BLOCK = 16
+"""Pixels; garbage comes in blocks of a video codec."""
 
 _FINE = 2  # drawn this many times larger
 _DARKEST, _BRIGHTEST, _MOST_NOISE = 14, 241, 13  # noise is added in uint8 and must not wrap around
@@ -30,6 +33,22 @@ _RASTER_M = (0.55, 0.45)  # half the stretch of floor and table that is painted
 _RASTER_PER_M = 900
 _TOP_HEIGHT_M, _TOP_WIDTH_M = 0.95, 1.10
 _WRIST_ABOVE_M, _WRIST_AHEAD_M, _WRIST_FOCAL = 0.30, 0.02, 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class Optics:
+    """What is wrong with a camera's picture.
+
+    exposure: times the right amount of light, 0 with its cap on. blur: of an edge, in picture widths. veil: share of
+    the picture that is plain grey, 1 with something in front of the lens.
+    """
+
+    exposure: float = 1.0
+    blur: float = 0.0
+    veil: float = 0.0
+
+
+GOOD = Optics()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +102,29 @@ def film(studio: Studio, world: World, camera: str, time_s_N: NDArray[np.float64
 
 
 def expose(
-    studio: Studio, picture: Image.Image, rng: np.random.Generator, *, dark: bool
+    studio: Studio, picture: Image.Image, rng: np.random.Generator, optics: Optics = GOOD
 ) -> NDArray[np.uint8]:
-    """`picture` as the sensor gives it, uint8 [H, W, 3]; in the `dark` only noise is left."""
+    """`picture` as the sensor gives it, uint8 [H, W, 3]: what the lens lets through, and noise."""
     rows, width = studio.size
     y, x = int(rng.integers(32)), int(rng.integers(64))
     noise = studio.noise[y : y + rows, x : x + width]
-    if dark:
-        return np.asarray(np.abs(noise.view(np.int8)) >> 1, np.uint8)
+    if optics.blur:
+        picture = picture.filter(ImageFilter.GaussianBlur(optics.blur * width))
     rgb: NDArray[np.uint8] = np.asarray(picture)
-    return rgb + noise  # uint8 wraps as two's complement does, so this subtracts as well
+    if optics.exposure == 1 and not optics.veil:
+        return rgb + noise  # uint8 wraps as two's complement does, so this subtracts as well
+    light = (rgb * (1 - optics.veil) + 128 * optics.veil) * optics.exposure
+    return np.asarray(np.clip(light + noise.view(np.int8), 0, 255), np.uint8)
+
+
+def damage(rgb: NDArray[np.uint8], share: float, rng: np.random.Generator) -> None:
+    """Replace a share of the picture [H, W, 3], in place, by plain blocks, one after the other from a random one."""
+    rows, columns = rgb.shape[0] // BLOCK, rgb.shape[1] // BLOCK
+    num = round(share * rows * columns)
+    first = int(rng.integers(rows * columns - num + 1))
+    for block in range(first, first + num):
+        y, x = BLOCK * (block // columns), BLOCK * (block % columns)
+        rgb[y : y + BLOCK, x : x + BLOCK] = rng.integers(0, 256, 3)
 
 
 def look(camera: str, scene: Scene, snapshot: Snapshot) -> View:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dyna_assets.stamps import STEPS, Status
 from dyna_assets.steps.gates import gate_after, gate_before
 from dyna_assets.steps.labels import label
+from dyna_assets.steps.media import make_media
 from dyna_assets.steps.pack import pack
 from dyna_assets.steps.probe import probe
 from dyna_assets.steps.work import Row, StepResult
@@ -19,6 +20,7 @@ FUNCTIONS: dict[str, Callable[[Row], StepResult]] = {
     "episodes": pack,
     "gate_after": gate_after,
     "labels": label,
+    "media": make_media,
 }
 
 

@@ -1,8 +1,8 @@
-"""Step `episodes`: align, encode and pack a recording into its episode file, in one streaming pass.
+"""Step `episodes`: align, derive, encode and pack a recording into its episode file, in one streaming pass.
 
-Pictures are decoded, encoded and dropped one by one, or copied as coded; what is held is the compressed
-video of the chunk being filled. The file is made beside this process and put into the lake under its final
-name, which holds its hash, in one move.
+Pictures are decoded, looked at, encoded and dropped one by one, or copied as coded; what is held is the
+compressed video of the chunk being filled. The file is made beside this process and put into the lake under its
+final name, which holds its hash, in one move.
 """
 
 from __future__ import annotations
@@ -11,229 +11,198 @@ import heapq
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import av
 import numpy as np
-from numpy.typing import NDArray
 
+from dyna_assets.derive import apply_derived, signals_of
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.profile import VectorRole
-from dyna_assets.landing.recording import Message, Recording
-from dyna_assets.landing.stills import decode_still
-from dyna_assets.quality import judge
-from dyna_assets.stamps import SCHEMA_VERSION, STEPS
-from dyna_assets.steps.align import Alignment, align
-from dyna_assets.steps.probe import read_vectors
-from dyna_assets.steps.video import COPIED, CameraCopy, VideoPlan, plan_video
+from dyna_assets.landing.profile import SourceProfile, VectorRole
+from dyna_assets.landing.recording import ExtraRecording, RawMessage, Recording
+from dyna_assets.quality.trace import CameraEye
+from dyna_assets.steps.accounts import Use, account_rows
+from dyna_assets.steps.align import Alignment, align, units_of
+from dyna_assets.steps.frames import CameraStep, camera_steps
+from dyna_assets.steps.header import episode_header, episode_row, gop_table_row
+from dyna_assets.steps.probe import roles_of
+from dyna_assets.steps.series import read_vectors
+from dyna_assets.steps.video import COPIED, VideoPlan, plan_video
 from dyna_assets.steps.work import Row, StepResult
+from dyna_train.episode.channels import ExtraTopic
 from dyna_train.episode.profile import EpisodeHeader
-from dyna_train.episode.tracks import CameraTrack, VectorTrack
-from dyna_train.episode.writer import EpisodeFile, EpisodeWriter
+from dyna_train.episode.tracks import CameraTrack, Role, VectorTrack
+from dyna_train.episode.writer import EpisodeFile, EpisodeWriter, Event
 from dyna_train.files import put_file
-from dyna_train.manifest import Features
-from dyna_train.video.coded import copied_packets
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """The topics of a recording that are kept as they came. kept_as: topic -> the name it is kept under."""
+
+    described: Sequence[ExtraTopic] = ()
+    messages: Iterable[RawMessage] = ()
+    kept_as: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, recording: Recording, source: SourceProfile, where: str) -> Extras:
+        """Those under `extra`, and confidences that are no vector of their own.
+
+        Raises RecordingError if the reader cannot give them.
+        """
+        confidences = {role.confidence for role in (*source.states, *source.actions)} - roles_of(
+            source
+        ).keys()
+        topics = [
+            topic for topic in recording.topics if topic in confidences or source.use_of(topic) == "extra"
+        ]
+        if not topics:
+            return cls()
+        if not isinstance(recording, ExtraRecording):
+            raise RecordingError(
+                f"{where}: {', '.join(topics)}: this reader cannot keep topics as they came; "
+                "give them a role, or name them under 'ignore' in the source's TOML"
+            )
+        return cls(recording.extra_topics(topics), recording.extras(topics), recording.kept_as(topics))
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An episode file, what its encoded cameras showed, and how many messages of each extra topic it holds."""
+
+    file: EpisodeFile
+    eyes: Mapping[str, CameraEye]
+    extras: Mapping[str, int]
 
 
 def pack(row: Row) -> StepResult:
     """Write the episode file of one recording. Raises RecordingError, and OSError if the lake refuses it."""
     found = row.upstream["recordings"]
-    with row.recording() as recording, tempfile.TemporaryDirectory(prefix="dyna-pack-") as scratch:
-        plan = _plan(recording, row)
-        video = plan_video(recording, row.source, plan)
-        header = _header(row, recording, plan, video)
-        path = Path(scratch) / "episode.mcap"
-        made = write_episode(recording, row, plan, video, header, path)
+    facts = json.loads(found["evidence"])
+    with tempfile.TemporaryDirectory(prefix="dyna-pack-") as scratch:
+        with row.recording() as recording:
+            plan, vectors = plan_steps(recording, row.source)
+            video = plan_video(recording, row.source, plan)
+            cameras = _camera_tracks(recording, row.source)
+            header = episode_header(row, plan, cameras, vectors, video.notes, facts)
+            packed = write_episode(recording, row, plan, video, header, Path(scratch) / "episode.mcap")
+            uses = {
+                topic: Use(counts.num_used, counts.num_outside, counts.num_surplus)
+                for topic, counts in plan.counts.items()
+            }
+            uses |= {topic: Use(num_kept) for topic, num_kept in packed.extras.items()}
+            accounts = account_rows(row.episode_id, row.name, row.upload_name, recording, row.source, uses)
+        # leaving the recording refuses files that were replaced meanwhile: nothing of them gets into the lake
+        made = packed.file
         uri = row.episode_uri(made.sha256)
-        put_file(path, uri, **row.settings.storage_options(uri))
+        put_file(made.path, uri, **row.settings.storage_options(uri))
     return StepResult(
         row.episode_id,
         "ok",
         rows={
-            "episodes": [_episode_row(row, found, header, plan, made)],
-            "gop_tables": [_gop_table_row(row, header, made)],
+            "episodes": [episode_row(row, header, plan, made)],
+            "gop_tables": [gop_table_row(row, header, made)],
+            "traces": [_trace_row(row, made, name, eye) for name, eye in packed.eyes.items()],
+            "accounts": accounts,
         },
         robot_software_version=found["robot_software_version"],
     )
 
 
-def write_episode(
-    recording: Recording, row: Row, plan: Alignment, video: VideoPlan, header: EpisodeHeader, path: Path
-) -> EpisodeFile:
-    """Stream the cameras of `recording`, copied or through the encoder, into an episode file at `path`."""
-    vectors = {f"/{name}": series for name, series in plan.vectors.items()}
-    copied = {name: f"{COPIED}: {copy.description}" for name, copy in video.copies.items()}
-    with EpisodeWriter.create(
-        path, header, video.layout, quality=row.source.encoding.chosen, vectors=vectors, copied=copied
-    ) as writer:
-        for step in _in_time_order(recording, row, plan, video):
-            if isinstance(step.content, bytes):
-                writer.add_packet(step.camera, step.content, step.time_ns)
-            else:
-                writer.add_frame(step.camera, step.content, step.time_ns)
-        return writer.finish()
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """The next step of a camera: a packet that is copied, or a picture to encode, and its capture time."""
-
-    time_ns: int
-    camera: str
-    content: bytes | av.VideoFrame
-
-
-def _in_time_order(recording: Recording, row: Row, plan: Alignment, video: VideoPlan) -> Iterator[_Step]:
-    """The steps of all cameras, merged, so that none runs ahead and waits in memory."""
-    topic_of = {camera.name: camera.topic for camera in row.source.cameras}
-    copies = [_copied(copy, name, recording.times(topic_of[name])) for name, copy in video.copies.items()]
-    encoded = {topic: name for name, topic in topic_of.items() if name not in video.copies}
-    return heapq.merge(_pictures(recording, row, plan, encoded), *copies, key=lambda step: step.time_ns)
-
-
-def _copied(copy: CameraCopy, camera: str, times_N: NDArray[np.int64]) -> Iterator[_Step]:
-    for number, (_, packet) in enumerate(copied_packets(copy.video, copy.frames), copy.frames.start):
-        yield _Step(int(times_N[number]), camera, packet)
-
-
-def _pictures(
-    recording: Recording, row: Row, plan: Alignment, camera_of: Mapping[str, str]
-) -> Iterator[_Step]:
-    """What the cameras show at each step, from the topics of camera_of; a picture may stand for several."""
-    shows = {topic: Counter(plan.frames[name].tolist()) for topic, name in camera_of.items()}
-    seen: Counter[str] = Counter()
-    for message in recording.read(list(camera_of)) if camera_of else ():
-        num_steps = shows[message.topic].get(seen[message.topic], 0)
-        seen[message.topic] += 1
-        if num_steps == 0:
-            continue
-        picture = _picture(message, row.where())
-        for _ in range(num_steps):
-            yield _Step(message.time_ns, camera_of[message.topic], picture)
-    for topic in camera_of:
-        num_times = len(recording.times(topic))
-        if seen[topic] != num_times:
-            raise RecordingError(
-                f"{row.where()}: {topic} gave {seen[topic]} pictures, its clock has {num_times} times: "
-                "the video is cut or damaged. Record or upload it again",
-                check="camera.decodes",
-            )
-
-
-def _plan(recording: Recording, row: Row) -> Alignment:
-    source = row.source
+def plan_steps(recording: Recording, source: SourceProfile) -> tuple[Alignment, tuple[VectorTrack, ...]]:
+    """Every topic of the source on one grid, with what is derived from them, states first. Raises RecordingError."""
     series = read_vectors(recording, [role.topic for role in (*source.states, *source.actions)])
     times = {camera.topic: recording.times(camera.topic) for camera in source.cameras}
-    return align(source, times, series)
-
-
-def _picture(message: Message, where: str) -> av.VideoFrame:
-    payload = message.payload
-    if isinstance(payload, av.VideoFrame):
-        return payload
-    assert isinstance(payload, bytes), f"{where}: {message.topic} is a camera but gave {type(payload)}"
-    return decode_still(payload, where=f"{where}: {message.topic} at {message.time_ns} ns")
-
-
-def _header(row: Row, recording: Recording, plan: Alignment, video: VideoPlan) -> EpisodeHeader:
-    source, found = row.source, row.upstream["recordings"]
-    judged = judge("before", json.loads(found["evidence"]), source.gates)
-    warned = sorted({f"warn: {verdict.check}" for verdict in judged if verdict.verdict == "warn"})
-    cameras = tuple(
-        CameraTrack(
-            name=camera.name,
-            width=recording.topics[camera.topic].width,
-            height=recording.topics[camera.topic].height,
-        )
-        for camera in source.cameras
-    )
-    vectors = []
-    every: tuple[tuple[Literal["state", "action"], tuple[VectorRole, ...]], ...]
-    every = (("state", source.states), ("action", source.actions))
-    for role, roles in every:
-        for entry in roles:
-            num_dims = plan.vectors[f"{role}/{entry.name}"][0].shape[1]
-            names = recording.topics[entry.topic].names or tuple(str(dim) for dim in range(num_dims))
-            units = (entry.units,) * num_dims if isinstance(entry.units, str) else entry.units
-            if len(units) != num_dims:
-                raise RecordingError(
-                    f"{row.where()}: {entry.topic} has {num_dims} dimensions, its profile names {len(units)} units",
-                    check="topics.present",
-                )
-            vectors.append(VectorTrack(name=entry.name, role=role, names=names, units=units))
-    return EpisodeHeader(
-        episode_id=row.episode_id,
-        source=source.name,
-        name=row.name,
-        robot=found["robot"],
-        task=found["task"],
-        success=found["success"],
-        start_ns=plan.start_ns,
-        rate_hz=plan.rate_hz,
-        num_steps=plan.num_steps,
-        cameras=cameras,
-        vectors=tuple(vectors),
-        versions={
-            "schema_version": str(SCHEMA_VERSION),
-            "pipeline_version": row.pipeline_version,
-            "robot_software_version": found["robot_software_version"],
-            **{f"step.{part}": str(number) for part, number in STEPS["episodes"].versions.items()},
-            **{f"video.{name}": note for name, note in video.notes.items()},
-        },
-        quality={"gate_before": ", ".join(warned) or "pass"},
-    )
-
-
-def _episode_row(
-    row: Row, found: Mapping[str, Any], header: EpisodeHeader, plan: Alignment, made: EpisodeFile
-) -> dict[str, Any]:
-    return {
-        "episode_id": row.episode_id,
-        **{
-            key: found[key]
-            for key in ("source", "name", "upload", "robot", "task", "kind", "robot_software_version")
-        },
-        "content_hash": made.sha256,
-        "size_bytes": made.size_bytes,
-        "video_bytes": sum(made.video_bytes.values()),
-        "raw_bytes": row.size_bytes,
-        "start_ns": plan.start_ns,
-        "rate_hz": plan.rate_hz,
-        "num_steps": plan.num_steps,
-        "duration_s": plan.num_steps / plan.rate_hz,
-        "cameras": [camera.name for camera in header.cameras],
-        "camera_heights": [camera.height for camera in header.cameras],
-        "camera_widths": [camera.width for camera in header.cameras],
-        "max_skew_s": [plan.max_skew_ns[camera.name] / 1e9 for camera in header.cameras],
-        **_vector_sums(header, plan, "state"),
-        **_vector_sums(header, plan, "action"),
-    }
-
-
-def _gop_table_row(row: Row, header: EpisodeHeader, made: EpisodeFile) -> dict[str, Any]:
-    return {
-        "episode_id": row.episode_id,
-        "content_hash": made.sha256,
-        "tracks": header.tracks.to_json(),
-        "gop_table": made.gop_table,
-    }
-
-
-def _vector_sums(header: EpisodeHeader, plan: Alignment, role: str) -> dict[str, Any]:
-    """Names and moments of all vectors of one role, in header order, float64 over the episode's steps."""
-    tracks = [track for track in header.vectors if track.role == role]
-    parts: list[NDArray[np.float64]] = [
-        plan.vectors[f"{role}/{t.name}"][0].astype(np.float64) for t in tracks
+    plan = align(source, times, series)
+    tracks = _vector_tracks(recording, source, plan)
+    made = apply_derived(source.derived, signals_of(plan, tracks))
+    vectors = {name: (signal.values_TD.astype(np.float32), signal.times_T) for name, signal in made.items()}
+    derived = [
+        VectorTrack(role.name, role.role, signal.names, signal.units)
+        for role, signal in zip(source.derived, made.values(), strict=True)
     ]
-    values_TD = np.concatenate(parts, axis=1) if parts else np.empty((plan.num_steps, 0))
-    mean_D = values_TD.mean(axis=0)
+    every = sorted([*tracks, *derived], key=lambda track: track.role, reverse=True)
+    return replace(plan, vectors={**plan.vectors, **vectors}), tuple(every)
+
+
+def write_episode(
+    recording: Recording, row: Row, plan: Alignment, video: VideoPlan, header: EpisodeHeader, path: Path
+) -> Packed:
+    """Stream the cameras and extra topics of `recording` into an episode file at `path`."""
+    source = row.source
+    eyes = {
+        camera.name: CameraEye(plan.num_steps) for camera in source.cameras if camera.name not in video.copies
+    }
+    extra = Extras.of(recording, source, row.where())
+    kept: Counter[str] = Counter()
+    topics = {camera.name: camera.topic for camera in source.cameras}
+    steps = camera_steps(recording, plan, topics, video.copies, where=row.where())
+    with EpisodeWriter.create(
+        path,
+        header,
+        video.layout,
+        quality=source.encoding.chosen,
+        vectors={f"/{name}": series for name, series in plan.vectors.items()},
+        copied={name: f"{COPIED}: {copy.description}" for name, copy in video.copies.items()},
+        events=_events(recording, plan),
+        extras=extra.described,
+        watch={name: eye.see for name, eye in eyes.items()},
+    ) as writer:
+        lines: list[Iterable[CameraStep | RawMessage]] = [steps, extra.messages]
+        for item in heapq.merge(*lines, key=lambda item: item.time_ns):
+            if isinstance(item, RawMessage):
+                time_ns = item.time_ns + plan.shift_ns
+                writer.add_extra(item.topic, time_ns, time_ns, item.data, kept[item.topic])
+                kept[item.topic] += 1
+            else:
+                _add(writer, item)
+        return Packed(writer.finish(), eyes, {topic: kept[name] for topic, name in extra.kept_as.items()})
+
+
+def _add(writer: EpisodeWriter, step: CameraStep) -> None:
+    if step.content is None:
+        writer.skip_steps(step.camera)
+    elif isinstance(step.content, bytes):
+        writer.add_packet(step.camera, step.content, step.time_ns)
+    else:
+        writer.add_frame(step.camera, step.content, step.time_ns)
+
+
+def _events(recording: Recording, plan: Alignment) -> list[Event]:
+    """Texts that the recording gives with their times, such as a data set's language columns."""
+    return [
+        Event(
+            text["time_ns"] + plan.shift_ns,
+            text["key"],
+            {k: v for k, v in text.items() if k not in ("time_ns", "key")},
+        )
+        for text in recording.meta.extra.get("texts", ())
+    ]
+
+
+def _camera_tracks(recording: Recording, source: SourceProfile) -> tuple[CameraTrack, ...]:
+    infos = {camera.name: recording.topics[camera.topic] for camera in source.cameras}
+    return tuple(CameraTrack(name=name, width=info.width, height=info.height) for name, info in infos.items())
+
+
+def _vector_tracks(recording: Recording, source: SourceProfile, plan: Alignment) -> list[VectorTrack]:
+    states = [_track("state", role, recording, plan) for role in source.states]
+    return [*states, *(_track("action", role, recording, plan) for role in source.actions)]
+
+
+def _track(role: Role, entry: VectorRole, recording: Recording, plan: Alignment) -> VectorTrack:
+    num_dims = plan.vectors[f"{role}/{entry.name}"][0].shape[1]
+    names = recording.topics[entry.topic].names or tuple(str(dim) for dim in range(num_dims))
+    units = units_of(entry, num_dims)
+    return VectorTrack(name=entry.name, role=role, names=names, units=units)
+
+
+def _trace_row(row: Row, made: EpisodeFile, camera: str, eye: CameraEye) -> dict[str, Any]:
     return {
-        f"{role}_names": list(getattr(Features.of(header.tracks), role)),
-        f"{role}_mean": mean_D.tolist(),
-        f"{role}_m2": ((values_TD - mean_D) ** 2).sum(axis=0).tolist(),
-        f"{role}_min": values_TD.min(axis=0).tolist(),
-        f"{role}_max": values_TD.max(axis=0).tolist(),
+        "episode_id": row.episode_id,
+        "content_hash": made.sha256,
+        "camera": camera,
+        "trace": eye.trace.to_bytes(),
     }

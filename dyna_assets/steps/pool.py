@@ -12,7 +12,7 @@ from dyna_assets.steps.attempt import attempt
 from dyna_assets.steps.work import Row, StepResult
 from dyna_train.processes import leave_interrupts_to_parent
 
-LIGHT = {"gate_before", "labels"}
+LIGHT = {"gate_before"}
 """Steps that only look at rows: not worth a process."""
 
 

@@ -1,18 +1,30 @@
-"""Step `recordings`: look at a recording without decoding a picture, and write down what is there."""
+"""Step `recordings`: what the raw files, clocks and vectors of one recording say, before anything is made."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dyna_assets.landing.profile import SourceProfile
-from dyna_assets.landing.recording import Recording, TopicInfo
+from dyna_assets.clocks import WALL_CLOCK_NS, clock_facts, difference_s, drift_against
+from dyna_assets.landing.profile import SourceProfile, VectorRole
+from dyna_assets.landing.recording import ArrivalRecording, Recording
+from dyna_assets.landing.sources.base import nearest_first
+from dyna_assets.quality.period_facts import period_facts
+from dyna_assets.quality.spans import longest
+from dyna_assets.quality.vector_facts import next_state_facts, vector_facts
+from dyna_assets.steps.accounts import account_rows
 from dyna_assets.steps.align import Series
+from dyna_assets.steps.series import read_vectors
 from dyna_assets.steps.work import Row, StepResult
+
+Facts = dict[str, Any]
+Times = NDArray[np.int64]
 
 
 def probe(row: Row) -> StepResult:
@@ -20,152 +32,255 @@ def probe(row: Row) -> StepResult:
     if row.upload_problem:
         return StepResult(row.episode_id, "rejected", f"upload quarantined: {row.upload_problem}")
     with row.recording() as recording:
-        evidence = measure(recording, row.source)
-        meta, num_topics = recording.meta, len(recording.topics)
-    marker = row.marker or {}
+        facts = measure(recording, row.source, now_ns=time.time_ns())
+        found = _recording_row(row, recording, facts)
+        accounts = account_rows(row.episode_id, row.name, row.upload_name, recording, row.source)
     return StepResult(
         row.episode_id,
         "ok",
-        robot_software_version=marker.get("robot_software_version") or meta.robot_software_version,
-        rows={
-            "recordings": [
-                {
-                    "episode_id": row.episode_id,
-                    "source": row.source.name,
-                    "name": row.name,
-                    "upload": row.upload_name,
-                    "robot": marker.get("robot") or meta.robot or row.source.robot,
-                    "operator": meta.operator,
-                    "robot_software_version": marker.get("robot_software_version")
-                    or meta.robot_software_version,
-                    "kind": marker.get("kind", ""),
-                    "task": marker.get("task") or meta.task or row.source.task,
-                    "success": _success(marker.get("outcome"), meta.success),
-                    "start_ns": evidence["start_ns"],
-                    "duration_s": evidence["shared_s"],
-                    "raw_bytes": row.size_bytes,
-                    "num_topics": num_topics,
-                    "evidence": json.dumps(evidence),
-                }
-            ]
-        },
+        robot_software_version=found["robot_software_version"],
+        rows={"recordings": [found], "accounts": accounts},
     )
 
 
-def measure(recording: Recording, profile: SourceProfile) -> dict[str, Any]:
-    """The evidence that the gate before judges; see `dyna_assets.quality.before`."""
+def measure(recording: Recording, profile: SourceProfile, *, now_ns: int) -> Facts:
+    """The facts that the checks before the transform measure; see `dyna_assets.quality.before`.
+
+    now_ns: the time at which nothing can be captured yet. Seconds count from the first message of any role.
+    """
     roles = roles_of(profile)
-    wanted = {topic: recording.topics[topic] for topic in roles if topic in recording.topics}
-    kinds = {topic: "image" if role == "camera" else "vector" for topic, (role, _) in roles.items()}
-    missing = {
-        topic: {"role": role, "name": name, "reason": _why_missing(recording, topic, kinds[topic])}
-        for topic, (role, name) in roles.items()
-        if topic not in wanted or wanted[topic].kind != kinds[topic] or wanted[topic].num_messages == 0
+    missing = {topic: reason for topic in roles if (reason := _why_missing(recording, topic, roles[topic]))}
+    present = [topic for topic in roles if topic not in missing]
+    vectors = [topic for topic in present if roles[topic].kind == "vector"]
+    confidences = {
+        vector.confidence for vector in _vectors(profile) if _is_vector(recording, vector.confidence)
     }
-    present = [topic for topic in wanted if topic not in missing]
-    series = read_vectors(recording, [topic for topic in present if kinds[topic] == "vector"])
+    series = read_vectors(recording, [*vectors, *sorted(confidences)])
     times = {
         topic: series[topic].times_ns if topic in series else recording.times(topic) for topic in present
     }
-    for topic in [topic for topic in present if len(times[topic]) == 0]:
-        missing[topic] = {"role": roles[topic][0], "name": roles[topic][1], "reason": "holds no message"}
+    for topic in [topic for topic in present if not len(times[topic])]:
+        missing[topic] = "holds no message"
         del times[topic]
-    start_ns = min((int(t[0]) for t in times.values()), default=0)
+    start_ns = min((int(times_N[0]) for times_N in times.values()), default=0)
     topics = {
         topic: {
-            "role": roles[topic][0],
-            "name": roles[topic][1],
-            **clock_facts(times[topic], start_ns),
-            **(vector_facts(series[topic], wanted[topic]) if topic in series else {}),
+            "role": roles[topic].role,
+            "name": roles[topic].name,
+            **clock_facts(times_N, start_ns),
+            **period_facts(difference_s(times_N, np.int64(start_ns))),
+            **_arrival_facts(recording, topic, times_N),
+            "declared_hz": recording.meta.extra.get("fps"),
+            **_apart(recording, profile, roles[topic], times),
         }
-        for topic in times
+        for topic, times_N in times.items()
     }
-    shared_s = min((f["last_s"] for f in topics.values()), default=0.0) - max(
-        (f["first_s"] for f in topics.values()), default=0.0
-    )
+    for topic, found in _of_vectors(recording, profile, series, start_ns).items():
+        topics[topic] |= found
     return {
         "start_ns": start_ns,
-        "shared_s": max(shared_s, 0.0),
-        "topics": topics,
-        "missing": missing,
+        "ahead_s": _ahead_s(times, now_ns),
         "paired_by": recording.meta.paired_by,
         "num_listed": recording.meta.num_listed,
+        "missing": {
+            topic: {"role": roles[topic].role, "name": roles[topic].name, "reason": reason}
+            for topic, reason in missing.items()
+        },
+        "unmapped": {
+            topic: info.num_messages
+            for topic, info in recording.topics.items()
+            if profile.use_of(topic) == "unmapped"
+        },
+        "topics": topics,
+        "texts": list(recording.meta.extra.get("texts", ())),
+        **_shared_facts(topics, times, start_ns, profile.grid.max_gap_s),
     }
 
 
-def roles_of(profile: SourceProfile) -> dict[str, tuple[str, str]]:
-    """topic -> (role, name) for every topic the profile gives a role."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the profile wants of a topic: 'camera', 'state' or 'action', its name, and the kind of topic that takes."""
+
+    role: str
+    name: str
+    kind: str
+
+
+def roles_of(profile: SourceProfile) -> dict[str, Wanted]:
+    """topic -> what it is wanted for, for every topic the profile gives a role."""
     return {
-        **{camera.topic: ("camera", camera.name) for camera in profile.cameras},
-        **{state.topic: ("state", state.name) for state in profile.states},
-        **{action.topic: ("action", action.name) for action in profile.actions},
+        **{camera.topic: Wanted("camera", camera.name, "image") for camera in profile.cameras},
+        **{state.topic: Wanted("state", state.name, "vector") for state in profile.states},
+        **{action.topic: Wanted("action", action.name, "vector") for action in profile.actions},
     }
 
 
-def read_vectors(recording: Recording, topics: list[str]) -> dict[str, Series]:
-    """All messages of the vector `topics`, in one pass."""
-    times: dict[str, list[int]] = {topic: [] for topic in topics}
-    values: dict[str, list[NDArray[np.float64]]] = {topic: [] for topic in topics}
-    for message in recording.read(topics) if topics else ():
-        assert isinstance(message.payload, np.ndarray)
-        times[message.topic].append(message.time_ns)
-        values[message.topic].append(message.payload)
-    return {
-        topic: Series(
-            np.array(times[topic], dtype=np.int64),
-            np.stack(values[topic]).astype(np.float64)
-            if values[topic]
-            else np.empty((0, len(recording.topics[topic].names))),
-        )
-        for topic in topics
-    }
+def _vectors(profile: SourceProfile) -> tuple[VectorRole, ...]:
+    return (*profile.states, *profile.actions)
 
 
-def clock_facts(times_N: NDArray[np.int64], start_ns: int) -> dict[str, Any]:
-    """Count, rate, ends, gaps and drops of one topic. The rate is that of the median period, in Hz."""
-    period_s = np.diff(times_N) / 1e9
-    median_s = float(np.median(period_s)) if len(period_s) else 0.0
-    span_s = float(times_N.max() - times_N.min()) / 1e9
-    num_expected = round(span_s / median_s) + 1 if median_s > 0 else len(times_N)
-    return {
-        "num_messages": len(times_N),
-        "rate_hz": 1 / median_s if median_s > 0 else 0.0,
-        "first_s": (int(times_N[0]) - start_ns) / 1e9,
-        "last_s": (int(times_N[-1]) - start_ns) / 1e9,
-        "max_gap_s": float(period_s.max()) if len(period_s) else 0.0,
-        "num_backwards": int((period_s < 0).sum()),
-        "drop_share": max(0.0, 1 - len(times_N) / num_expected),
-    }
+def _is_vector(recording: Recording, topic: str) -> bool:
+    info = recording.topics.get(topic)
+    return info is not None and info.kind == "vector"
 
 
-def vector_facts(series: Series, info: TopicInfo) -> dict[str, Any]:
-    """Dimensions, rows that are not finite, and the dimensions that never change."""
-    values_MD = series.values_MD
-    names = list(info.names) or [str(dim) for dim in range(values_MD.shape[1])]
-    still = (values_MD == values_MD[:1]).all(axis=0)
-    with np.errstate(over="ignore"):
-        kept_MD = values_MD.astype(np.float32)  # as the episode file will hold them
-    return {
-        "names": names,
-        "num_nan": int((~np.isfinite(kept_MD)).any(axis=1).sum()),
-        "still": [name for name, is_still in zip(names, still, strict=True) if is_still],
-    }
-
-
-def _why_missing(recording: Recording, topic: str, kind: str) -> str:
-    """Why a topic with a role cannot be used, and what is there instead."""
+def _why_missing(recording: Recording, topic: str, wanted: Wanted) -> str:
+    """Why a topic with a role cannot be used, and what is there instead; '' if it can."""
     said: Mapping[str, str] = recording.meta.extra.get("missing", {})
     if topic in said:
         return said[topic]
     info = recording.topics.get(topic)
     if info is None:
-        others = ", ".join(sorted(recording.topics)) or "none"
+        others = ", ".join(nearest_first(topic, recording.topics)) or "none"
         return f"not in the recording; topics there: {others}. Correct the source profile or the recorder"
-    if info.kind != kind:
-        return f"is of kind {info.kind} ({info.encoding or 'unknown encoding'}), expected {kind}"
-    return "holds no message"
+    if info.kind != wanted.kind:
+        return f"is of kind {info.kind} ({info.encoding or 'unknown encoding'}), expected {wanted.kind}"
+    return "" if info.num_messages else "holds no message"
 
 
-def _success(outcome: str | None, said: bool | None) -> bool | None:
-    """The upload's marker before the recording's own word."""
-    return {"success": True, "failure": False}.get(outcome or "", said)
+def _of_vectors(
+    recording: Recording, profile: SourceProfile, series: Mapping[str, Series], start_ns: int
+) -> dict[str, Facts]:
+    """topic -> what its values say, for every vector with a role that has a message."""
+    found: dict[str, Facts] = {}
+    for role in _vectors(profile):
+        if role.topic not in series or not len(series[role.topic].times_ns):
+            continue
+        rows = series[role.topic]
+        found[role.topic] = vector_facts(
+            difference_s(rows.times_ns, np.int64(start_ns)),
+            rows.values_MD,
+            recording.topics[role.topic].names,
+            limits=role.range,
+            confidence_MK=_confidence(rows, series.get(role.confidence)),
+            commands=_commands(recording, profile, role, series, start_ns),
+        )
+    for action in profile.actions:
+        for state in profile.states:
+            if recording.meta.paired_by == "number" and action.topic in found and state.topic in found:
+                copies = next_state_facts(series[action.topic].values_MD, series[state.topic].values_MD)
+                if copies and copies["copies_share"] >= found[action.topic].get("copies_share", 0.0):
+                    found[action.topic] |= copies
+    return found
+
+
+def _confidence(rows: Series, confidence: Series | None) -> NDArray[np.float64] | None:
+    """The confidence of each row: the latest one at or before it; None where there is none at all."""
+    if confidence is None or not len(confidence.times_ns):
+        return None
+    latest_M = np.searchsorted(confidence.times_ns, rows.times_ns, side="right") - 1
+    return confidence.values_MD[np.maximum(latest_M, 0)]
+
+
+def _commands(
+    recording: Recording,
+    profile: SourceProfile,
+    role: VectorRole,
+    series: Mapping[str, Series],
+    start_ns: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Times and values of the action that has the dimensions of this state; None for an action, or without one."""
+    names = recording.topics[role.topic].names
+    for action in profile.actions:
+        rows = series.get(action.topic)
+        if action is role or rows is None or not len(rows.times_ns):
+            continue
+        if recording.topics[action.topic].names == names:
+            return difference_s(rows.times_ns, np.int64(start_ns)), rows.values_MD
+    return None
+
+
+def _arrival_facts(recording: Recording, topic: str, times_N: Times) -> Facts:
+    """Arrival at the recorder against capture; None where the recording does not tell it of each message."""
+    arrivals_N = recording.arrivals(topic) if isinstance(recording, ArrivalRecording) else None
+    if arrivals_N is None or len(arrivals_N) != len(times_N):
+        return {"latency_s": None, "drift_s": None}
+    against = drift_against(times_N, arrivals_N)
+    span_s = float(difference_s(times_N.max(), times_N.min()))
+    return {"latency_s": against["latency_s"], "drift_s": 1e-6 * against["drift_ppm"] * span_s}
+
+
+def _apart(recording: Recording, profile: SourceProfile, wanted: Wanted, times: Mapping[str, Times]) -> Facts:
+    """How far a camera's clock is from that of the rows it is paired with by number."""
+    rows = next((times[state.topic] for state in _vectors(profile) if state.topic in times), None)
+    if recording.meta.paired_by != "number" or wanted.role != "camera" or rows is None:
+        return {}
+    own = next(times[camera.topic] for camera in profile.cameras if camera.name == wanted.name)
+    num = min(len(own), len(rows))
+    return {"apart_s": float(np.abs(difference_s(own[:num], rows[:num])).max())}
+
+
+def _shared_facts(
+    topics: Mapping[str, Facts], times: Mapping[str, Times], start_ns: int, max_gap_s: float
+) -> Facts:
+    """The time that all topics have in common, and the share of it in which none is silent for too long."""
+    first_s = max((found["first_s"] for found in topics.values()), default=0.0)
+    last_s = min((found["last_s"] for found in topics.values()), default=0.0)
+    silent = []
+    for topic, found in topics.items():
+        if found["role"] == "action":  # a command holds until the next one
+            continue
+        since_s_N = difference_s(times[topic], np.int64(start_ns))
+        for number in np.flatnonzero(np.diff(since_s_N) > max_gap_s):
+            silence = (
+                max(float(since_s_N[number]) + max_gap_s, first_s),
+                min(float(since_s_N[number + 1]), last_s),
+            )
+            silent.append(list(silence))
+    invalid = _merged([stretch for stretch in silent if stretch[0] < stretch[1]])
+    shared_s = max(last_s - first_s, 0.0)
+    lost_s = sum(end_s - begin_s for begin_s, end_s in invalid)
+    return {
+        "shared_s": shared_s,
+        "valid_share": 1 - lost_s / shared_s if shared_s else None,
+        "invalid_spans": longest(invalid),
+    }
+
+
+def _merged(stretches: list[list[float]]) -> list[list[float]]:
+    """Overlapping stretches as one."""
+    merged: list[list[float]] = []
+    for begin_s, end_s in sorted(stretches):
+        if merged and begin_s <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], end_s)
+        else:
+            merged.append([begin_s, end_s])
+    return merged
+
+
+def _ahead_s(times: Mapping[str, Times], now_ns: int) -> float | None:
+    """How far the last capture is after now; None where no clock tells the time of day."""
+    last_ns = max((int(times_N.max()) for times_N in times.values()), default=0)
+    return (last_ns - now_ns) / 1e9 if last_ns > WALL_CLOCK_NS else None
+
+
+def rounded(facts: Any) -> Any:
+    """The same with numbers of eight digits: a microsecond in an hour, and half the bytes."""
+    if isinstance(facts, dict):
+        return {key: rounded(value) for key, value in facts.items()}
+    if isinstance(facts, list):
+        return [rounded(value) for value in facts]
+    return float(f"{facts:.8g}") if isinstance(facts, float) else facts
+
+
+def _recording_row(row: Row, recording: Recording, facts: Facts) -> Facts:
+    """The row of the table `recordings`; the upload's marker before the recording's own word."""
+    marker, meta = row.marker or {}, recording.meta
+    outcome = {"success": True, "failure": False}.get(marker.get("outcome", ""), meta.success)
+    return {
+        "episode_id": row.episode_id,
+        "source": row.source.name,
+        "name": row.name,
+        "upload": row.upload_name,
+        "robot": marker.get("robot") or meta.robot or row.source.robot,
+        "operator": meta.operator,
+        "robot_software_version": marker.get("robot_software_version") or meta.robot_software_version,
+        "kind": marker.get("kind", ""),
+        "task": marker.get("task") or meta.task or row.source.task,
+        "success": outcome,
+        "start_ns": facts["start_ns"],
+        "duration_s": facts["shared_s"],
+        "raw_bytes": row.size_bytes,
+        "num_topics": len(recording.topics),
+        "evidence": json.dumps(rounded(facts), separators=(",", ":")),
+    }

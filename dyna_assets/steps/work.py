@@ -9,17 +9,21 @@ from typing import Any
 
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Folder, Recording, RecordingRef
-from dyna_assets.landing.sources import reader_named
+from dyna_assets.landing.sources import reader_of
+from dyna_assets.landing.unchanged import folder_state, refuse_changed
+from dyna_assets.quality.policy import DEFAULT, Policy
 from dyna_assets.settings import Settings
 from dyna_assets.stamps import Status
 from dyna_train.episode.address import episode_path
+from dyna_train.errors import DynaError
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One episode of a shard as the catalog knows it, with the rows earlier steps left in the warehouse.
 
-    upstream: table -> its current row for this episode.
+    upstream: table -> its row for this episode that the step reads, or a list of them where a table has several an
+    episode. policy: what a gate judges by. skip_checks: those that a gate does not run.
     """
 
     episode_id: int
@@ -36,16 +40,26 @@ class Row:
     settings: Settings
     pipeline_version: str
     upstream: Mapping[str, Any] = field(default_factory=dict)
+    policy: Policy = DEFAULT
+    skip_checks: frozenset[str] = frozenset()
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
-        """The recording, open. Raises RecordingError."""
+        """The recording, open.
+
+        Raises RecordingError, also where a file was replaced while it was read: then nothing that was read counts.
+        """
         folder = Folder.of(self.upload_uri, **self.settings.storage_options(self.upload_uri))
         if self.marker is not None:
             folder = folder.limited_to(file["path"] for file in self.marker["files"])
-        reader = reader_named(self.source.reader)
-        with reader.open(folder, RecordingRef(self.recording_name, self.files)) as recording:
-            yield recording
+        reader, before = reader_of(self.source), folder_state(folder, self.files)
+        try:
+            with reader.open(folder, RecordingRef(self.recording_name, self.files)) as recording:
+                yield recording
+        except (DynaError, OSError):  # of two files that were taken for one anything may come
+            refuse_changed(folder, before)
+            raise
+        refuse_changed(folder, before)
 
     def episode_uri(self, content_hash: str) -> str:
         """Where the row's episode file with this sha256 lies."""

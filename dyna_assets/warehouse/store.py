@@ -9,15 +9,16 @@ later one, therefore the writer reads the last version first; the shard's lock m
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import duckdb
 import fsspec
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import TableNotFoundError
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from dyna_assets.errors import CurationError, SetupError, ShardBusy
 from dyna_assets.warehouse.tables import TABLES, Table, bucket_of
@@ -52,9 +53,10 @@ class Warehouse:
         return f"{self.root}/{table}"
 
     def create(self) -> None:
-        """Create the tables that do not exist yet; writers never do.
+        """Create the tables that do not exist yet, and add the columns that others lack; writers never do.
 
-        Raises SetupError for a path with a percent sign, which delta-rs 1.6 decodes twice and then misses.
+        Raises SetupError for a path with a percent sign, which delta-rs 1.6 decodes twice and then misses, and for
+        a column of another type.
         """
         if "%" in self.root:
             raise SetupError(
@@ -62,7 +64,7 @@ class Warehouse:
                 "Choose another DYNA_HOME, or set 'lake' in settings.toml"
             )
         for table in TABLES.values():
-            DeltaTable.create(
+            made = DeltaTable.create(
                 self.uri(table.name),
                 schema=table.schema,
                 name=table.name,
@@ -71,6 +73,7 @@ class Warehouse:
                 mode="ignore",
                 storage_options=dict(self.storage_options),
             )
+            self._evolve(made, table)
 
     def append(
         self, table: Table, shard: int, seq: int, rows: Iterable[Mapping[str, Any]], *, run_id: str
@@ -84,24 +87,47 @@ class Warehouse:
         if not keyed:
             return 0
         delta = self._open(table.name)
-        app_id = f"shard/{shard}"
-        last = delta.transaction_version(app_id)
-        if last is not None and last > seq:
-            raise ShardBusy(
-                f"shard {shard}: table {table.name} holds append {last} already, this one is {seq}: another run "
-                "took the shard over. Run the shard again; it does what is left"
-            )
-        if last == seq:
+        if _last_seq(delta, shard, seq) == seq:
             return 0
-        write_deltalake(
-            delta,
-            pa.Table.from_pylist(keyed, schema=table.schema),
-            mode="append",
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(app_id, seq)], custom_metadata={"run_id": run_id}
-            ),
-        )
+        try:
+            _write(delta, pa.Table.from_pylist(keyed, schema=table.schema), {shard: seq}, run_id)
+        except CommitFailedError:
+            _last_seq(self._open(table.name), shard, seq)
+            raise
         return len(keyed)
+
+    def append_across(
+        self, since: PinnedTable, rows: pa.Table, seqs: Mapping[int, int], *, run_id: str
+    ) -> set[int]:
+        """Append rows of many shards in one commit, but none of a shard that anybody wrote since `since`.
+
+        rows: with bucket, shard and seq. seqs: shard -> the number of its append, drawn after `since` was pinned:
+        then a run that drew its own earlier and writes later is refused. Returns the shards that were left out.
+        """
+        moved: set[int] = set()
+        while True:
+            free = {shard: seq for shard, seq in seqs.items() if shard not in moved}
+            kept = rows.filter(pc.is_in(rows["shard"], pa.array(list(free), rows["shard"].type)))
+            if kept.num_rows == 0:
+                return moved
+            try:
+                # Written onto that version, so that delta-rs compares with every commit after it.
+                delta = DeltaTable(
+                    self.uri(since.name), version=since.version, storage_options=dict(self.storage_options)
+                )
+                _write(delta, kept, free, run_id)
+                return moved
+            except CommitFailedError:
+                newest = self.pin(since.name)
+                if newest.version == since.version:
+                    raise  # nobody was there: something else is wrong
+                moved |= self.shards_since(since)
+                since = newest
+
+    def shards_since(self, since: PinnedTable) -> set[int]:
+        """Shards that rows were appended to after `since` was pinned."""
+        newest = self.pin(since.name)
+        return self._shards_of(newest, set(newest.files) - set(since.files))
 
     def compact(self, table: str, *, min_files: int) -> int:
         """Merge the table's small files if it has at least `min_files`; returns how many were merged."""
@@ -148,25 +174,66 @@ class Warehouse:
             if not set(names) & set(connection.list_filesystems()):
                 connection.register_filesystem(fs)
         files = ", ".join("'" + file.replace("'", "''") + "'" for file in pinned.files)
+        source = f"read_parquet([{files}], hive_partitioning = true, union_by_name = true)"
+        connection.execute("SET parquet_metadata_cache = true")
+        held = connection.sql(f"SELECT * FROM {source}").columns  # a file may be older than a column
+        empty = connection.from_arrow(schema.empty_table())
         columns = ", ".join(
-            f'CAST("{column.name}" AS INTEGER) AS "{column.name}"'
-            if column.name == "bucket"
-            else f'"{column.name}"'
-            for column in schema
+            f"CAST({_quoted(name) if name in held else 'NULL'} AS {kind}) AS {_quoted(name)}"
+            for name, kind in zip(empty.columns, empty.types, strict=True)
         )
-        connection.execute(
-            f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {columns} "
-            f"FROM read_parquet([{files}], hive_partitioning = true, union_by_name = true)"
-        )
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {columns} FROM {source}")
 
-    def current(self, table: str, shard: int, *, key: str = "episode_id") -> list[dict[str, Any]]:
-        """The rows of `shard` that hold now: for each `key`, those of the highest `seq`."""
+    def current(self, table: str, shard: int, *, key: str = "") -> list[dict[str, Any]]:
+        """The rows of `shard` that hold now: for each key (by default the table's), those of the highest `seq`."""
         with duckdb.connect() as connection:
             self.view(connection, self.pin(table, shard=shard), "versions")
+            each = key or TABLES[table].key
             latest = (
-                f"SELECT * FROM versions WHERE shard = ? QUALIFY seq = max(seq) OVER (PARTITION BY {key})"
+                f"SELECT * FROM versions WHERE shard = ? QUALIFY seq = max(seq) OVER (PARTITION BY {each})"
             )
             return fetch(connection, latest, shard)
+
+    def appended(self, table: str, shard: int, seqs: Mapping[int, Collection[int]]) -> list[dict[str, Any]]:
+        """The rows of `shard` that the last of certain appends brought: `seqs` says which count for each episode."""
+        pairs = [(episode_id, seq) for episode_id, every in seqs.items() for seq in every]
+        if not pairs:
+            return []
+        with duckdb.connect() as connection:
+            self.view(connection, self.pin(table, shard=shard), "versions")
+            asked = [pa.array(column, pa.int64()) for column in zip(*pairs, strict=True)]
+            connection.register("asked", pa.table(asked, ["episode_id", "seq"]))
+            latest = (
+                "SELECT versions.* FROM versions SEMI JOIN asked USING (episode_id, seq) WHERE shard = ? "
+                f"QUALIFY seq = max(seq) OVER (PARTITION BY {TABLES[table].key})"
+            )
+            return fetch(connection, latest, shard)
+
+    def _evolve(self, delta: DeltaTable, table: Table) -> None:
+        """Add the columns that the stored table lacks, as after an upgrade that brought new checks."""
+        wanted = Schema.from_arrow(table.schema).fields
+        held = {column.name: column.type for column in delta.schema().fields}
+        for column in wanted:
+            if held.get(column.name, column.type) != column.type:
+                raise SetupError(
+                    f"{self.uri(table.name)}: column '{column.name}' is {held[column.name]}, this version of dyna "
+                    f"writes {column.type}. Another version made the table: use that one, or another lake"
+                )
+        lacking = [column for column in wanted if column.name not in held]
+        if not lacking:
+            return
+        try:
+            delta.alter.add_columns(lacking)
+        except CommitFailedError:  # another process was faster
+            self._evolve(self._open(table.name), table)
+
+    def _shards_of(self, pinned: PinnedTable, files: set[str]) -> set[int]:
+        """Shards that have rows in some of the table's files."""
+        if not files:
+            return set()
+        with duckdb.connect() as connection:
+            self.view(connection, replace(pinned, files=tuple(files)), "written")
+            return {row["shard"] for row in fetch(connection, "SELECT DISTINCT shard FROM written")}
 
     def _open(self, table: str) -> DeltaTable:
         try:
@@ -176,6 +243,33 @@ class Warehouse:
                 f"{self.uri(table)}: no such table; expected one of {', '.join(TABLES)} under {self.root}. "
                 "Nothing was ingested yet? Run: dyna-assets worker --once"
             ) from None
+
+
+def _last_seq(delta: DeltaTable, shard: int, seq: int) -> int | None:
+    """Number of the shard's last append to the table. Raises ShardBusy if it is later than `seq`."""
+    last = delta.transaction_version(f"shard/{shard}")
+    if last is not None and last > seq:
+        raise ShardBusy(
+            f"shard {shard}: table {delta.table_uri.rstrip('/').rpartition('/')[2]} holds append {last} already, this "
+            f"one is {seq}: another run took the shard over. Run the shard again; it does what is left"
+        )
+    return last
+
+
+def _write(delta: DeltaTable, rows: pa.Table, seqs: Mapping[int, int], run_id: str) -> None:
+    """One commit that appends `rows` and notes for each shard the number of its append."""
+    for column in delta.schema().fields:
+        if column.name not in rows.column_names:  # of a version that had more columns
+            rows = rows.append_column(column.name, pa.nulls(rows.num_rows))
+    write_deltalake(
+        delta,
+        rows,
+        mode="append",
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(f"shard/{shard}", seq) for shard, seq in seqs.items()],
+            custom_metadata={"run_id": run_id},
+        ),
+    )
 
 
 def _clean(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,6 +290,10 @@ def fetch(connection: duckdb.DuckDBPyConnection, query: str, *values: Any) -> li
     table: Any = connection.sql(query, params=list(values)).to_arrow_table()
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
 
 
 def _readable(uri: str) -> str:

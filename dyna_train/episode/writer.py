@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,14 +94,16 @@ class EpisodeWriter:
         copied: Mapping[str, str] | None = None,
         events: Sequence[Event] = (),
         extras: Sequence[ExtraTopic] = (),
+        watch: Mapping[str, Callable[[int, av.VideoFrame], None]] | None = None,
         is_new: bool = False,
     ) -> EpisodeWriter:
         """Start a file that will appear under the local `path`.
 
         quality: one of `QUALITIES`, or your own. vectors: for every vector topic of the header its values
         float32 [T, D] and capture times int64 [T] ns, T = num_steps. copied: by name, the codec
-        parameters of a camera that is not encoded here. extras: topics for `add_extra`. is_new: never replace a
-        file, see `publish`. Raises BadInput naming the topic.
+        parameters of a camera that is not encoded here. extras: topics for `add_extra`. watch: by camera name, who is
+        shown what is encoded, see `CameraEncoder`. is_new: never replace a file, see `publish`. Raises BadInput
+        naming the topic.
         """
         _check_vectors(header, vectors)
         for event in events:
@@ -123,6 +125,7 @@ class EpisodeWriter:
                     rate_hz=header.rate_hz,
                     gop=layout.gop,
                     quality=quality,
+                    watch=(watch or {}).get(track.name),
                 )
             cameras[track.name] = CameraQueue(track, channels.ids[track.topic], encoder)
         depths = {track.name: DepthQueue(track, channels.ids[track.topic]) for track in header.depths}

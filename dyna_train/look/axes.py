@@ -17,6 +17,7 @@ MARGIN = 16
 AXIS_LEFT = 222
 AXIS_RIGHT = 1202
 LEGEND_LEFT = 1214
+_LONG_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,24 @@ class TimeAxis:
             return np.array([(AXIS_RIGHT - AXIS_LEFT) // 2])
         return np.arange(self.num_steps) * (AXIS_RIGHT - AXIS_LEFT) // (self.num_steps - 1)
 
+    @property
+    def last_s(self) -> float:
+        """Time of the last step, in seconds from the first."""
+        return (self.num_steps - 1) / self.rate_hz
+
     def ticks(self) -> Iterator[tuple[float, str]]:
-        """Position and label of round times, in seconds from the first step."""
-        last_s = (self.num_steps - 1) / self.rate_hz
-        for time_s in round_numbers(0.0, last_s, most=10):
-            yield self.x(time_s * self.rate_hz), f"{time_s:g} s"
+        """Position and label of round times from the first step: seconds, or minutes from ten on."""
+        unit, name = (60.0, "min") if self.last_s >= _LONG_S else (1.0, "s")
+        for number in round_numbers(0.0, self.last_s / unit, most=10):
+            yield self.x(number * unit * self.rate_hz), f"{number:g} {name}"
+
+    def label(self, step: float) -> str:
+        """The time of `step` in words: '3.27 s', or '71:05 min' in an episode of ten minutes or more."""
+        time_s = step / self.rate_hz
+        if self.last_s < _LONG_S:
+            return f"{time_s:.2f} s"
+        minutes, seconds = divmod(round(time_s), 60)
+        return f"{minutes}:{seconds:02d} min"
 
 
 def round_numbers(low: float, high: float, most: int) -> list[float]:

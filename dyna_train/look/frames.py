@@ -19,6 +19,7 @@ from dyna_train.look.palette import GREY, PANEL, RULE
 from dyna_train.look.summary import missing_steps
 
 _HATCH = 9  # pixels between the lines of a hatch
+_FEW_GOPS = 4
 _NEAR_FAR = (2, 98)  # percentiles of the depths of a row that are shown white and black
 
 Track = CameraTrack | DepthTrack
@@ -28,6 +29,19 @@ def spread_steps(num_steps: int, num_columns: int) -> list[int]:
     """At most `num_columns` different steps, evenly from the first to the last."""
     steps: list[int] = np.unique(np.linspace(0, num_steps - 1, num_columns).round().astype(int)).tolist()
     return steps
+
+
+def key_steps(num_steps: int, num_columns: int, gop: int) -> list[int]:
+    """At most `num_columns` steps from the first to the last, but for the last one keyframes, which cost a frame each.
+
+    They lie as evenly as keyframes do. An episode of fewer than four GOPs is shown as by `spread_steps`.
+    """
+    if num_steps < _FEW_GOPS * gop:
+        return spread_steps(num_steps, num_columns)
+    last = num_steps - 1
+    keys = {round(step / gop) * gop for step in spread_steps(num_steps, num_columns)[:-1]}
+    least = last / num_columns / 2  # from the last one, so that their times can be written below them
+    return [*sorted(key for key in keys if key <= last - least), last]
 
 
 def tile_size(track: Track, box: tuple[int, int]) -> tuple[int, int]:

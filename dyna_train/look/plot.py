@@ -5,7 +5,7 @@ Array axes: T steps, D dimensions, P points of a line.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +26,7 @@ from dyna_train.look.axes import (
     round_numbers,
     value_range,
 )
+from dyna_train.look.bands import Band, shade
 from dyna_train.look.ink import LABEL_SIZE, SMALL_SIZE, fit, line_height, wrap, write
 from dyna_train.look.palette import GREY, INK, PANEL, PAPER, RULE
 from dyna_train.look.panels import Panel
@@ -44,7 +45,16 @@ Values = Mapping[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Scale:
+class Curve:
+    """One line of a plot: a value per step, float32 [T]; it is cut where a value is not finite."""
+
+    values_T: NDArray[np.float32]
+    colour: str
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
     """The values of a plot of `height` pixels."""
 
     low: float
@@ -62,8 +72,11 @@ class _Scale:
         return list(zip(values, self.y(np.array(values)).tolist(), strict=True))
 
 
-def draw_panel(panel: Panel, values: Values, axis: TimeAxis) -> Image.Image:
-    """One plot with its label on the left and the names of its lines on the right, as wide as the page."""
+def draw_panel(panel: Panel, values: Values, axis: TimeAxis, bands: Sequence[Band] = ()) -> Image.Image:
+    """One plot with its label on the left and the names of its lines on the right, as wide as the page.
+
+    bands: stretches of time to shade behind the lines.
+    """
     height = max(_HEIGHT, line_height(SMALL_SIZE) * len(panel.legend) + 6)
     block = Image.new("RGB", (PAGE_WIDTH, height + 2 * _GAP), PAPER)
     _draw_label(block, panel)
@@ -74,13 +87,29 @@ def draw_panel(panel: Panel, values: Values, axis: TimeAxis) -> Image.Image:
         middle = ((AXIS_LEFT + AXIS_RIGHT) / 2, _GAP + height / 2 - 8)
         write(block, middle, "no finite value", SMALL_SIZE, GREY, "center")
         return block
-    scale = _Scale(*spread, height)
+    scale = Scale(*spread, height)
+    curves = [
+        Curve(values[line.topic][:, line.index], line.colour, dashed=line.role == "action")
+        for line in panel.lines
+    ]
+    paste_plot(block, _GAP, curves, axis, scale, bands)
+    return block
+
+
+def paste_plot(
+    block: Image.Image,
+    top: int,
+    curves: Sequence[Curve],
+    axis: TimeAxis,
+    scale: Scale,
+    bands: Sequence[Band] = (),
+) -> None:
+    """Put a plot on the time axis of `block`, with the values of its scale on its left; later curves lie above."""
     marks = scale.marks()
-    block.paste(_draw_lines(panel, values, axis, scale), (AXIS_LEFT, _GAP))
+    block.paste(_inside(curves, axis, scale, bands), (AXIS_LEFT, top))
     for value, y in marks:
         label = number_label(value, marks[1][0] - marks[0][0] if len(marks) > 1 else 0.0)
-        write(block, (AXIS_LEFT - 6, _GAP + y - 8), label, SMALL_SIZE, GREY, "right")
-    return block
+        write(block, (AXIS_LEFT - 6, top + y - 8), label, SMALL_SIZE, GREY, "right")
 
 
 def draw_time(axis: TimeAxis) -> Image.Image:
@@ -131,21 +160,21 @@ def _sample(block: Image.Image, x: float, y: float, colour: str, *, dashed: bool
             draw.line((x + start, y, x + min(end, width) - 1, y), fill=colour, width=2)
 
 
-def _draw_lines(panel: Panel, values: Values, axis: TimeAxis, scale: _Scale) -> Image.Image:
-    """The inside of the plot: rules, then the lines of the states, then those of the actions."""
+def _inside(curves: Sequence[Curve], axis: TimeAxis, scale: Scale, bands: Sequence[Band]) -> Image.Image:
+    """The inside of a plot: bands, rules, then the curves."""
     size = ((AXIS_RIGHT - AXIS_LEFT + 1) * _FINE, scale.height * _FINE)
     fine = Image.new("RGB", size, PANEL)
+    shade(fine, bands, axis, _FINE)
     draw = ImageDraw.Draw(fine)
     for x, _ in axis.ticks():
         at = (x - AXIS_LEFT + 0.5) * _FINE
         draw.line((at, 0, at, fine.height), fill=RULE, width=_FINE)
     for _, y in scale.marks():
         draw.line((0, y * _FINE, fine.width, y * _FINE), fill=RULE, width=_FINE)
-    for line in panel.lines:
-        for points in outline(values[line.topic][:, line.index]):
+    for curve in curves:
+        for points in outline(curve.values_T):
             x_P, y_P = points[:, 0] - AXIS_LEFT + 0.5, scale.y(points[:, 1])
-            scaled = np.stack([x_P, y_P], axis=1) * _FINE
-            _draw_line(draw, scaled, line.colour, dashed=line.role == "action")
+            _draw_line(draw, np.stack([x_P, y_P], axis=1) * _FINE, curve.colour, dashed=curve.dashed)
     return fine.reduce(_FINE)
 
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageColor, ImageDraw
 
 from dyna_train.episode.reader import Episode
 from dyna_train.look.axes import AXIS_LEFT, AXIS_RIGHT, MARGIN, PAGE_WIDTH, TimeAxis
-from dyna_train.look.frames import Track, frame_tiles, hatch, spread_steps, tile_size
+from dyna_train.look.frames import Track, frame_tiles, hatch, key_steps, spread_steps, tile_size
 from dyna_train.look.ink import LABEL_SIZE, SMALL_SIZE, fit, line_height, text_width, write
 from dyna_train.look.palette import BAD, GREY, INK, LINES, PAPER
 from dyna_train.look.summary import CameraSummary, DepthSummary, missing_steps, skew_ms
@@ -22,23 +22,38 @@ _STRIP = 7  # pixels
 _TILE_GAP = 4
 _ROW_GAP = 14
 _LABEL_WIDTH = 128  # beside the outer tiles, which reach beyond the ends of the time axis
-_ON_TIME = "#dbe9f4"  # a frame captured at its grid time; half a step away is LINES[0]
+_ON_TIME = "#dbe9f4"  # a frame captured at its grid time; one _FAR steps away is LINES[0]
+_FAR = 1.5
+"""Steps. The latest frame before an instant is up to one old, and a little more if the camera's clock shakes."""
 
 
 def draw_row(
-    episode: Episode, track: Track, summary: CameraSummary | DepthSummary, axis: TimeAxis, num_rows: int
+    episode: Episode,
+    track: Track,
+    summary: CameraSummary | DepthSummary,
+    axis: TimeAxis,
+    num_rows: int,
+    *,
+    keyframes: bool = False,
 ) -> Image.Image:
-    """Frames of one camera, the strip of its capture times, and the times of the frames."""
+    """Frames of one camera, the strip of its capture times, and the times of the frames.
+
+    keyframes: show those, which cost least to decode; they lie up to half a GOP beside their place on the axis.
+    """
     num_columns, most_height = _tiling(num_rows)
     spacing = (AXIS_RIGHT - AXIS_LEFT) / (num_columns - 1)
     box = (int(spacing) - _TILE_GAP, most_height)
-    steps = spread_steps(axis.num_steps, num_columns)
+    steps = (
+        key_steps(axis.num_steps, num_columns, episode.layout.gop)
+        if keyframes
+        else spread_steps(axis.num_steps, num_columns)
+    )
     height = max(tile_size(track, box)[1], 2 * line_height(SMALL_SIZE))
     block = Image.new("RGB", (PAGE_WIDTH, height + 4 + _STRIP + line_height(SMALL_SIZE) + _ROW_GAP), PAPER)
     for place, (step, tile) in enumerate(zip(steps, frame_tiles(episode, track, steps, box), strict=True)):
         x = axis.x(place * (axis.num_steps - 1) / max(len(steps) - 1, 1))
         block.paste(tile, (round(x) - tile.width // 2, height - tile.height))
-        write(block, (x, height + 4 + _STRIP), f"{step / axis.rate_hz:.2f} s", SMALL_SIZE, GREY, "center")
+        write(block, (axis.x(step), height + 4 + _STRIP), axis.label(step), SMALL_SIZE, GREY, "center")
     block.paste(_strip(episode, track, axis), (AXIS_LEFT, height + 3))
     _draw_labels(block, summary)
     return block
@@ -49,7 +64,7 @@ def draw_skew_key(rate_hz: float) -> Image.Image:
     block = Image.new("RGB", (PAGE_WIDTH, line_height(SMALL_SIZE) + _ROW_GAP), PAPER)
     ramp = Image.fromarray(np.repeat(_skew_colours(np.linspace(0, 1, 80))[None], _STRIP, axis=0))
     swatches = (
-        (ramp, f"captured on the grid to half a step ({500 / rate_hz:.3g} ms) off it"),
+        (ramp, f"captured on the grid to {_FAR:g} steps ({_FAR * 1000 / rate_hz:.3g} ms) off it"),
         (Image.new("RGB", (24, _STRIP), BAD), "further off"),
         (_gap_pattern((24, _STRIP)), "no frame"),
     )
@@ -98,8 +113,7 @@ def _write_lines(block: Image.Image, left: int, top: int, lines: Sequence[tuple[
 
 def _strip(episode: Episode, track: Track, axis: TimeAxis) -> Image.Image:
     """The largest skew in each pixel column as a colour; a hatch where the camera has no frame."""
-    half_step_ms = 500 / axis.rate_hz
-    share_T = np.nan_to_num(np.abs(skew_ms(episode, track.topic)) / half_step_ms)
+    share_T = np.nan_to_num(np.abs(skew_ms(episode, track.topic)) * axis.rate_hz / 1000 / _FAR)
     missing_T = missing_steps(episode, track.topic)
     share_X, missing_X = _by_column(share_T, axis), _by_column(missing_T.astype(np.float64), axis) > 0
     strip = Image.fromarray(np.repeat(_skew_colours(share_X)[None], _STRIP, axis=0))
@@ -118,7 +132,7 @@ def _by_column(values_T: NDArray[np.float64], axis: TimeAxis) -> NDArray[np.floa
 
 
 def _skew_colours(share_X: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Colours of skews in half steps, uint8 [X, 3]: paler to darker up to 1, and another colour beyond."""
+    """Colours of skews in _FAR steps, uint8 [X, 3]: paler to darker up to 1, and another colour beyond."""
     start, end = (np.array(ImageColor.getrgb(colour), np.float64) for colour in (_ON_TIME, LINES[0]))
     share_X1 = np.minimum(share_X, 1.0)[:, None]
     colours_X3 = np.where(share_X[:, None] > 1, ImageColor.getrgb(BAD), start + share_X1 * (end - start))

@@ -162,8 +162,10 @@ def summarize_episode(episode: Episode) -> EpisodeSummary:
         duration_s=header.num_steps / header.rate_hz,
         num_steps=header.num_steps,
         rate_hz=header.rate_hz,
-        cameras=tuple(_camera(episode, track, contents) for track in header.cameras),
-        depths=tuple(_depth(episode, track) for track in header.depths),
+        cameras=tuple(
+            summarize_camera(episode, track, _codec_params(contents, track)) for track in header.cameras
+        ),
+        depths=tuple(summarize_depth(episode, track) for track in header.depths),
         vectors=tuple(_vector(episode, track) for track in header.vectors),
         events=contents.topics_of(EVENT_GROUP),
         extras=contents.topics_of(EXTRA_GROUP),
@@ -212,10 +214,10 @@ def skew_ms(episode: Episode, topic: str) -> NDArray[np.float64]:
     return skew_T
 
 
-def _camera(episode: Episode, track: CameraTrack, contents: McapContents) -> CameraSummary:
+def summarize_camera(episode: Episode, track: CameraTrack, codec_params: str = "") -> CameraSummary:
+    """One camera of an open episode; codec_params: what its channel says, '' where nobody looked."""
     frame_bytes_T = episode.index.frame_bytes_NT[episode.header.cameras.index(track)]
     video_bytes, num_frames = int(frame_bytes_T.sum()), int(np.count_nonzero(frame_bytes_T))
-    (channel,) = [topic for topic in contents.topics if topic.topic == track.topic]
     minutes = num_frames / episode.header.rate_hz / 60
     return CameraSummary(
         name=track.name,
@@ -223,7 +225,7 @@ def _camera(episode: Episode, track: CameraTrack, contents: McapContents) -> Cam
         width=track.width,
         height=track.height,
         gop_steps=episode.layout.gop,
-        codec_params=channel.metadata["codec_params"],
+        codec_params=codec_params,
         num_frames=num_frames,
         gaps=_gaps(episode, track),
         video_bytes=video_bytes,
@@ -234,7 +236,13 @@ def _camera(episode: Episode, track: CameraTrack, contents: McapContents) -> Cam
     )
 
 
-def _depth(episode: Episode, track: DepthTrack) -> DepthSummary:
+def _codec_params(contents: McapContents, track: CameraTrack) -> str:
+    (channel,) = [topic for topic in contents.topics if topic.topic == track.topic]
+    return channel.metadata["codec_params"]
+
+
+def summarize_depth(episode: Episode, track: DepthTrack) -> DepthSummary:
+    """One depth camera of an open episode."""
     return DepthSummary(
         name=track.name,
         topic=track.topic,

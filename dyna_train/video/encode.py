@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -90,11 +90,20 @@ class CameraEncoder:
     """The encoder of one camera: frames in step order in, one Annex B packet per frame out.
 
     The first frame decides the colour matrix; frames that differ are converted to it. A step may have no
-    frame; the first frame of every GOP is its keyframe.
+    frame; the first frame of every GOP is its keyframe. watch: is shown every step and its frame as it is encoded
+    (8-bit 4:2:0 of limited range, even sides), before the encoder gets it.
     """
 
     def __init__(
-        self, name: str, width: int, height: int, *, rate_hz: float, gop: int, quality: Quality
+        self,
+        name: str,
+        width: int,
+        height: int,
+        *,
+        rate_hz: float,
+        gop: int,
+        quality: Quality,
+        watch: Callable[[int, av.VideoFrame], None] | None = None,
     ) -> None:
         self._name = name
         self._width = width
@@ -102,6 +111,7 @@ class CameraEncoder:
         self._rate = Fraction(rate_hz).limit_denominator(100_000)
         self._gop = gop
         self._quality = quality
+        self._watch = watch
         self._converter = FrameConverter()
         self._context: VideoCodecContext | None = None
         self._matrix = 0
@@ -118,6 +128,8 @@ class CameraEncoder:
             self._matrix = matrix_of(frame)
             self._context = self._open(frame)
         ready = self._converter.to_video(frame, self._matrix)
+        if self._watch is not None:
+            self._watch(step, ready)
         starts = step // self._gop != self._last_gop
         self._last_gop = step // self._gop
         self._inside.append((step, starts))

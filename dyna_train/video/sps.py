@@ -25,6 +25,18 @@ class Vui:
 
 
 @dataclass(frozen=True, slots=True)
+class PictureOrder:
+    """How an SPS counts pictures as they are shown (7.4.2.1.1). kind: pic_order_cnt_type."""
+
+    kind: int
+    lsb_bits: int = 0
+    has_deltas: bool = False
+    non_reference: int = 0
+    bottom: int = 0
+    cycle: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Sps:
     """One sequence parameter set.
 
@@ -47,6 +59,7 @@ class Sps:
     vui: Vui
     frame_num_bits: int
     has_separate_planes: bool
+    order: PictureOrder
 
     @property
     def width(self) -> int:
@@ -88,7 +101,7 @@ def parse_sps(unit: bytes | memoryview, what: str = "SPS") -> Sps:
     if profile_idc in HIGH_PROFILES:
         chroma, planes, luma_depth, chroma_depth = _chroma(raw)
     frame_num_bits = 4 + raw.ue("log2_max_frame_num_minus4", 12)
-    _skip_picture_order(raw)
+    order = _picture_order(raw)
     raw.ue("max_num_ref_frames", 16)
     raw.flag()  # gaps_in_frame_num_value_allowed
     columns = raw.ue("pic_width_in_mbs_minus1", MAX_MACROBLOCKS - 1) + 1
@@ -105,7 +118,7 @@ def parse_sps(unit: bytes | memoryview, what: str = "SPS") -> Sps:
     vui = _vui(raw) if raw.flag() else Vui()
     return Sps(
         set_id, profile_idc, level_idc, chroma, luma_depth, chroma_depth,
-        frame_mbs_only, width, height, crop, vui, frame_num_bits, planes,
+        frame_mbs_only, width, height, crop, vui, frame_num_bits, planes, order,
     )  # fmt: skip
 
 
@@ -131,16 +144,17 @@ def _skip_scaling_list(raw: BitReader, size: int) -> None:
         last = following or last
 
 
-def _skip_picture_order(raw: BitReader) -> None:
+def _picture_order(raw: BitReader) -> PictureOrder:
     kind = raw.ue("pic_order_cnt_type", 2)
     if kind == 0:
-        raw.ue("log2_max_pic_order_cnt_lsb_minus4", 12)
-    elif kind == 1:
-        raw.flag()  # delta_pic_order_always_zero
-        raw.se("offset_for_non_ref_pic")
-        raw.se("offset_for_top_to_bottom_field")
-        for _ in range(raw.ue("num_ref_frames_in_pic_order_cnt_cycle", 255)):
-            raw.se("offset_for_ref_frame")
+        return PictureOrder(0, lsb_bits=4 + raw.ue("log2_max_pic_order_cnt_lsb_minus4", 12))
+    if kind == 2:
+        return PictureOrder(2)
+    has_deltas = not raw.flag()
+    non_reference, bottom = raw.se("offset_for_non_ref_pic"), raw.se("offset_for_top_to_bottom_field")
+    num_cycle = raw.ue("num_ref_frames_in_pic_order_cnt_cycle", 255)
+    cycle = tuple(raw.se("offset_for_ref_frame") for _ in range(num_cycle))
+    return PictureOrder(1, 0, has_deltas, non_reference, bottom, cycle)
 
 
 def _crop(raw: BitReader, across: int, down: int) -> tuple[int, int, int, int]:

@@ -54,20 +54,20 @@ class House:
         assert not done.failed, done.failed
         return done
 
-    def rows(self, table: str, shard: int = 0, key: str = "episode_id") -> list[dict[str, Any]]:
+    def rows(self, table: str, shard: int = 0, key: str = "") -> list[dict[str, Any]]:
         return self.workspace.warehouse.current(table, shard, key=key)
 
     def stamps(self, shard: int = 0) -> dict[tuple[int, str], dict[str, Any]]:
         """(episode, step) -> its current stamp."""
-        rows = self.rows("version_stamps", shard, key="episode_id, step")
+        rows = self.rows("version_stamps", shard)
         return {(row["episode_id"], row["step"]): row for row in rows}
 
     def verdicts(self, level: str, shard: int = 0) -> dict[int, set[str]]:
         """episode -> checks with that verdict."""
         found: dict[int, set[str]] = {}
-        for row in self.rows("qc_verdicts", shard, key="episode_id, gate"):
-            if row["verdict"] == level:
-                found.setdefault(row["episode_id"], set()).add(row["check"])
+        for row in self.rows("verdicts", shard):
+            if checks := row[{"warn": "warned", "reject": "rejected"}[level]]:
+                found.setdefault(row["episode_id"], set()).update(checks)
         return found
 
     def objects(self) -> dict[str, int]:

@@ -50,7 +50,7 @@ def test_many_processes_may_migrate_at_once(postgres_url: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(migrate, [engine] * 4))
     with engine.connect() as connection:
-        assert current_revision(connection) == "0001"
+        assert current_revision(connection) == "0002"
 
 
 def test_a_database_from_a_newer_version_is_refused(postgres_url: str) -> None:

@@ -190,3 +190,39 @@ def test_the_catalog_keeps_that_law(new_database: Callable[[], str], sizes: list
         assert shard.size_bytes == sum(episode.size_bytes for episode in episodes)
         fits = shard.num_episodes <= limits.max_episodes and shard.size_bytes <= limits.max_bytes
         assert fits or len({episode.upload for episode in episodes}) == 1
+
+
+def test_numbers_for_many_shards_are_drawn_at_once_and_never_twice(catalog: Catalog) -> None:
+    keys = [add(catalog, f"u{i}", 4) for i in range(3)]
+    assert catalog.next_seq(keys[1]) == 1
+    assert catalog.next_seqs([0, 1]) == {0: 1, 1: 2}
+    assert catalog.next_seqs([]) == {}
+    assert [catalog.next_seq(key) for key in keys] == [2, 3, 1]
+
+
+def test_marking_many_shards_due_asks_again_for_those_that_were_given_up(catalog: Catalog) -> None:
+    keys = [add(catalog, f"u{i}", 4) for i in range(3)]
+    for key in keys:
+        catalog.add_attempt(key)
+        catalog.settle(key, 1)
+    assert catalog.due_shards() == []
+    catalog.mark_all_due([0, 2])
+    catalog.mark_all_due([])
+    assert [(shard.number, shard.attempts) for shard in catalog.due_shards()] == [(0, 0), (2, 0)]
+
+
+def test_the_policy_that_was_applied_last_is_the_active_one(catalog: Catalog) -> None:
+    assert catalog.active_policy() is None
+    catalog.apply_policy("strict", 1, "name = 'strict'", now=NOW)
+    catalog.apply_policy("strict", 1, "name = 'strict'", now=NOW + timedelta(hours=1))
+    catalog.apply_policy("default", 1, "", now=NOW)
+    catalog.apply_policy("strict", 1, "name = 'strict'", now=NOW)
+    assert [row.name for row in catalog.policies()] == ["strict", "default", "strict"]
+    active = catalog.active_policy()
+    assert active is not None
+    assert (active.name, active.version, active.text, active.applied_at) == (
+        "strict",
+        1,
+        "name = 'strict'",
+        NOW,
+    )

@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from path_house import House
+from typer.testing import CliRunner
 
+from dyna_assets.commands import quarantine, uploads
 from dyna_assets.errors import SetupError
 from dyna_assets.ui import check_port_is_free
+from dyna_train.errors import DynaError
 
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -102,10 +106,10 @@ def test_wrong_settings_are_named_with_their_file(tmp_path: Path, text: str, mes
 
 def test_a_source_toml_with_an_unknown_reader_or_another_name_is_named(house: House) -> None:
     house.simulate(1)
-    house.edit_source("sim", 'reader = "mcap_ros2"', 'reader = "mcap_ros3"')
+    house.edit_source("sim", 'reader = "mcap"', 'reader = "mcapp"')
     done = run(house.workspace.home.path, "source", "list")
     assert re.search(
-        r"sim\.toml: reader = 'mcap_ros3', expected one of lerobot_v21", " ".join(done.stderr.split())
+        r"sim\.toml: reader = 'mcapp', expected one of lerobot_v21", " ".join(done.stderr.split())
     )
 
 
@@ -127,3 +131,80 @@ def test_a_port_in_use_is_named_beside_one_that_is_free() -> None:
             check_port_is_free(port)
     (free,) = re.findall(r"PORT=(\d+)", str(caught.value))
     check_port_is_free(int(free))
+
+
+refused_app = typer.Typer()
+refused_app.command("list")(quarantine.list_quarantined)
+refused_app.command("explain")(quarantine.explain)
+refused_app.command("release")(quarantine.release)
+refused_app.command("retry")(quarantine.retry)
+refused_app.command("upload")(uploads.upload)
+
+
+def ask(house: House, *arguments: str) -> Any:
+    """A command in this process, which saves the start of one."""
+    env = {"DYNA_HOME": str(house.workspace.home.path), "COLUMNS": "250"}
+    return CliRunner().invoke(refused_app, arguments, env=env)
+
+
+def test_a_refused_upload_is_listed_explained_released_done_and_reported(house: House) -> None:
+    house.simulate(2, faults=["bad_checksum"])
+    house.run()
+    name = "sim-0-000001-bad_checksum"
+    (listed,) = json.loads(ask(house, "list", "--json").stdout)["quarantine"]
+    assert (listed["source"], listed["upload"], listed["since"][:2]) == ("sim", name, "20")
+    assert "expected sha256" in ask(house, "list").stdout
+
+    explained = json.loads(ask(house, "explain", name, "--json").stdout)
+    assert "expected sha256" in explained["reason"] and explained["files"] == []
+    assert f"dyna-assets quarantine release 'sim: {name}' --reason TEXT" in explained["what to do"]
+    report = ask(house, "upload", name)
+    assert report.exit_code == 1 and "quarantined: " in report.stdout
+
+    again = ask(house, "retry", name)
+    assert again.exit_code == 0 and f"registered sim: {name}: 0 new or changed episodes" in again.stdout
+    house.run()  # which verifies the hashes, and refuses it again
+    assert json.loads(ask(house, "list", "--json").stdout)["quarantine"]
+
+    missing = ask(house, "release", name)
+    assert missing.exit_code == 2 and "--reason" in missing.stderr
+    released = ask(house, "release", name, "--reason", "checked by hand", "--by", "kim")
+    assert released.exit_code == 0 and "Its rows are due" in released.stdout
+    house.run()
+    assert house.curate().totals.num_rows == 2
+    (said,) = json.loads(ask(house, "explain", name, "--json").stdout)["released"]
+    assert (said["by"], said["reason"]) == ("kim", "checked by hand")
+
+    report = ask(house, "upload", f"sim: {name}", "--json")
+    found = json.loads(report.stdout)
+    assert (report.exit_code, found["problems"], found["state"]) == (0, [], "registered"), found["problems"]
+    assert {line["fate"] for line in found["files"]} == {"marker", "recording"}
+    assert " messages in = " in found["balance"]
+    assert " messages in = " in ask(house, "upload", name).stdout
+
+
+def test_a_rejected_episode_is_explained_by_its_step_and_its_findings(house: House) -> None:
+    house.simulate(1, faults=["black_camera"])
+    house.run()
+    (episode,) = house.rows("recordings")
+    for text in (str(episode["episode_id"]), episode["name"], "black_camera/"):
+        found = json.loads(ask(house, "explain", text, "--json").stdout)
+        assert found["state"] == "reject"
+        (finding,) = [one for one in found["findings"] if one["check"] == "camera.dark"]
+        assert (
+            finding["verdict"] == "reject" and "is dark" in finding["note"] and "limit" in finding["measured"]
+        )
+        assert found["gates"][-1]["verdict"] == "reject"
+        assert found["reason"] == finding["note"]
+    assert "camera.dark" in ask(house, "explain", episode["name"]).stdout
+
+
+def test_a_name_that_nothing_has_is_refused_with_the_nearest(house: House) -> None:
+    house.simulate(1)
+    house.run()
+    done = ask(house, "explain", "sim-9-000009")
+    assert isinstance(done.exception, DynaError)
+    assert re.search(
+        r"no upload 'sim-9-000009'\. Nearest: .*sim-0-000000.*; and no episode 'sim-9-000009'\. Nearest: 1 \(sim: ",
+        str(done.exception),
+    )

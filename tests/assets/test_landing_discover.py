@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from recordings import write_aloha, write_lerobot_v21, write_mcap, write_text
+from unprivileged import as_nobody, open_folder
 
 from dyna_assets.landing.discover import FoundUpload, find_uploads
 from dyna_assets.landing.recording import RecordingRef
@@ -96,9 +98,9 @@ def test_with_a_quiet_period_each_known_first_level_folder_is_an_upload(tmp_path
     write_mcap(tmp_path / "run2/b.mcap", 1)
     write_text(tmp_path / "notes/readme.txt", "hello")
     age(tmp_path, 60)
-    found = look(tmp_path, reader="mcap_ros2", quiet_s=10)
+    found = look(tmp_path, reader="mcap", quiet_s=10)
     assert states(found) == {"notes": "ignored", "run1": "ready", "run2": "ready"}
-    assert "holds no recording of reader 'mcap_ros2'; found 1 file (1 .txt)" in found[0].reason
+    assert "holds no recording of reader 'mcap'; found 1 file (1 .txt)" in found[0].reason
 
 
 def test_an_upload_is_arriving_until_its_newest_file_is_older_than_the_quiet_period(tmp_path: Path) -> None:
@@ -108,7 +110,7 @@ def test_an_upload_is_arriving_until_its_newest_file_is_older_than_the_quiet_per
     age(tmp_path / "old", 10)
     age(tmp_path / "young", 100)
     age(tmp_path / "young/b.mcap", 9.5)
-    found = look(tmp_path, reader="mcap_ros2", quiet_s=10)
+    found = look(tmp_path, reader="mcap", quiet_s=10)
     assert states(found) == {"old": "ready", "young": "arriving"}
     assert "still arriving: its newest file is 9.5 s old, expected 10 s" in found[1].reason
 
@@ -118,7 +120,7 @@ def test_committed_uploads_do_not_wait_for_the_quiet_period(tmp_path: Path) -> N
     commit_upload(tmp_path / "u", **SAYS)
     write_mcap(tmp_path / "loose.mcap", 1)
     age(tmp_path, 1)
-    assert states(look(tmp_path, reader="mcap_ros2", quiet_s=10)) == {".": "arriving", "u": "ready"}
+    assert states(look(tmp_path, reader="mcap", quiet_s=10)) == {".": "arriving", "u": "ready"}
 
 
 def test_an_empty_root_holds_nothing_and_an_absent_one_is_an_error(tmp_path: Path) -> None:
@@ -130,12 +132,12 @@ def test_an_empty_root_holds_nothing_and_an_absent_one_is_an_error(tmp_path: Pat
 def test_the_digest_is_stable_and_changes_with_the_marker_or_the_listing(tmp_path: Path) -> None:
     write_mcap(tmp_path / "u/a.mcap", 1)
     age(tmp_path, 60)
-    (first,) = look(tmp_path, reader="mcap_ros2", quiet_s=10)
-    (again,) = look(tmp_path, reader="mcap_ros2", quiet_s=10)
+    (first,) = look(tmp_path, reader="mcap", quiet_s=10)
+    (again,) = look(tmp_path, reader="mcap", quiet_s=10)
     assert first.digest == again.digest
     write_mcap(tmp_path / "u/b.mcap", 1)
     age(tmp_path, 60)
-    (grown,) = look(tmp_path, reader="mcap_ros2", quiet_s=10)
+    (grown,) = look(tmp_path, reader="mcap", quiet_s=10)
     assert grown.digest != first.digest
     commit_upload(tmp_path / "u", **SAYS)
     (committed,) = look(tmp_path)
@@ -148,10 +150,10 @@ def test_the_input_hash_follows_the_recordings_own_files_only(tmp_path: Path) ->
     write_mcap(tmp_path / "u/b.mcap", 1)
     age(tmp_path, 60)
     a, b = RecordingRef("a", ("a.mcap",)), RecordingRef("b", ("b.mcap",))
-    (before,) = look(tmp_path, reader="mcap_ros2", quiet_s=10)
+    (before,) = look(tmp_path, reader="mcap", quiet_s=10)
     write_mcap(tmp_path / "u/b.mcap", 2)
     age(tmp_path / "u/b.mcap", 50)
-    (after,) = look(tmp_path, reader="mcap_ros2", quiet_s=10)
+    (after,) = look(tmp_path, reader="mcap", quiet_s=10)
     assert before.input_hash(a) == after.input_hash(a)
     assert before.input_hash(b) != after.input_hash(b)
     assert before.input_hash(a) != before.input_hash(b)
@@ -181,3 +183,56 @@ def test_nothing_below_the_root_is_changed_by_looking(tmp_path: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))}
     look(tmp_path, reader="lerobot_v21", quiet_s=1)
     assert {path: path.stat().st_mtime_ns for path in sorted(tmp_path.rglob("*"))} == before
+
+
+def test_what_may_not_be_read_is_said_of_the_upload_that_it_belongs_to() -> None:
+    with open_folder() as root:
+        for name in ("a/data", "b", "c"):
+            write_mcap(root / name / "x.mcap", 1)
+        write_mcap(root / "a/y.mcap", 1)
+        age(root, 60)
+        for path in ("a/data", "b/x.mcap", "c"):
+            (root / path).chmod(0)
+        with as_nobody():
+            found = {upload.name: upload for upload in look(root, reader="mcap", quiet_s=10)}
+        (root / "c").chmod(0o755)
+    assert found["a"].unseen == {"data": "may not be listed (Permission denied)"}
+    assert found["b"].unseen == {"x.mcap": "may not be read (Permission denied)"}
+    assert found["c"].state == "ignored"
+    assert re.search(
+        r"/c: may not be listed \(Permission denied\)\. Let this user read it", found["c"].reason
+    )
+
+
+def test_it_is_looked_at_again_once_it_can_be_read() -> None:
+    with open_folder() as root:
+        write_mcap(root / "a/x.mcap", 1)
+        (root / "a/empty").mkdir()
+        age(root, 60)
+        (root / "a/empty").chmod(0)
+        with as_nobody():
+            (before,) = look(root, reader="mcap", quiet_s=10)
+        (root / "a/empty").chmod(0o755)
+        with as_nobody():
+            (after,) = look(root, reader="mcap", quiet_s=10)
+    assert (bool(before.unseen), bool(after.unseen)) == (True, False)
+    assert before.looks != after.looks
+
+
+def test_links_to_folders_outside_to_nothing_and_pipes_are_said(tmp_path: Path) -> None:
+    write_mcap(tmp_path / "elsewhere/x.mcap", 1)
+    write_mcap(tmp_path / "root/a/x.mcap", 1)
+    inside = tmp_path / "root/a"
+    (inside / "outside").symlink_to("../../elsewhere")
+    (inside / "nothing").symlink_to("gone")
+    (inside / "again").symlink_to(".")
+    os.mkfifo(inside / "pipe")
+    (tmp_path / "root/loose").symlink_to("../elsewhere")
+    age(inside / "x.mcap", 60)
+    found = {upload.name: upload for upload in look(tmp_path / "root", reader="mcap", quiet_s=10)}
+    assert found["a"].unseen == {
+        "outside": "is a link to a folder outside, ../../elsewhere, which is not followed",
+        "nothing": "is a link to gone, where nothing is",
+        "pipe": "is neither a file nor a folder",
+    }
+    assert (found["loose"].state, "which is not followed" in found["loose"].reason) == ("ignored", True)

@@ -9,12 +9,15 @@ from uuid import uuid4
 
 import pytest
 import s3fs
+from bag_samples import write_bag
+from hand_samples import write_hand_video, write_poses
 from moto.server import ThreadedMotoServer
 from recordings import write_aloha, write_lerobot_v21, write_lerobot_v30, write_mcap
+from tf_records import episode, example, write_records
 
 from dyna_assets.errors import UploadError
 from dyna_assets.landing.discover import find_uploads
-from dyna_assets.landing.draft import draft_profile
+from dyna_assets.landing.draft import draft_source
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.sources import READERS, detect, reader_named
 from dyna_assets.landing.upload import check_sizes, commit_upload, read_marker, verify_hashes
@@ -62,11 +65,11 @@ def look(folder: Folder, reader: str, quiet_s: float | None = None) -> dict[str,
 def test_an_upload_is_seen_once_its_marker_is_there_and_verifies(bucket: Folder, tmp_path: Path) -> None:
     write_mcap(tmp_path / "run1/a.mcap", 3)
     put(bucket, tmp_path)
-    assert look(bucket, "mcap_ros2") == {"run1": "ignored"}
+    assert look(bucket, "mcap") == {"run1": "ignored"}
     upload = bucket.below("run1")
     assert upload.uri == f"s3://{bucket.path}/run1"
     marker = commit_upload(upload, **SAYS)
-    assert look(bucket, "mcap_ros2") == {"run1": "ready"}
+    assert look(bucket, "mcap") == {"run1": "ready"}
     assert read_marker(upload) == marker
     check_sizes(marker, upload.files())
     verify_hashes(upload, marker)
@@ -99,28 +102,34 @@ def test_a_listing_is_never_an_earlier_one(bucket: Folder, server: str) -> None:
 def test_a_young_upload_without_marker_is_still_arriving(bucket: Folder, tmp_path: Path) -> None:
     write_mcap(tmp_path / "run1/a.mcap", 1)
     put(bucket, tmp_path)
-    assert look(bucket, "mcap_ros2", quiet_s=10) == {"run1": "ready"}
+    assert look(bucket, "mcap", quiet_s=10) == {"run1": "ready"}
     (upload,) = find_uploads(
         bucket.fs,
         bucket.path,
         quiet_period_s=10,
         now_ns=max(info.modified_ns for info in bucket.files().values()) + 10**9,
-        reader=reader_named("mcap_ros2"),
+        reader=reader_named("mcap"),
     )
     assert upload.state == "arriving"
 
 
 @pytest.mark.parametrize("name", list(READERS))
 def test_every_format_is_read_from_the_bucket_as_from_disk(bucket: Folder, tmp_path: Path, name: str) -> None:
+    root = tmp_path / "set"
     {
-        "lerobot_v21": lambda: write_lerobot_v21(tmp_path, [5, 3]),
-        "lerobot_v30": lambda: write_lerobot_v30(tmp_path, [5, 3], b_frames=2),
-        "aloha_hdf5": lambda: write_aloha(tmp_path / "a.hdf5", 4),
-        "mcap_ros2": lambda: write_mcap(tmp_path / "a.mcap", 4),
+        "lerobot_v21": lambda: write_lerobot_v21(root, [5, 3]),
+        "lerobot_v30": lambda: write_lerobot_v30(root, [5, 3], b_frames=2),
+        "aloha_hdf5": lambda: write_aloha(root / "a.hdf5", 4),
+        "rlds": lambda: write_records(root / "a.tfrecord", [example(episode(0, 4)), example(episode(9, 3))]),
+        "rosbag2": lambda: write_bag(root, "db3", range(4)),
+        "mcap": lambda: write_mcap(root / "a.mcap", 4),
+        "hand_video": lambda: (write_hand_video(root, 4), write_poses(root, "wide.csv", 4)),
     }[name]()
-    put(bucket, tmp_path)
-    local, reader = Folder.of(tmp_path), detect(bucket)
+    put(bucket, root)
+    local, reader = Folder.of(root), detect(bucket)
     assert reader.name == name
+    if name == "rlds":
+        reader = reader.configured({"rate_hz": 5}, where="test")
     refs = reader.recordings(bucket)
     assert refs == reader.recordings(local)
     for ref in refs:
@@ -131,9 +140,9 @@ def test_every_format_is_read_from_the_bucket_as_from_disk(bucket: Folder, tmp_p
                 assert far.times(topic).tolist() == near.times(topic).tolist()
             pairs = zip(far.read(topics), near.read(topics), strict=True)
             assert all((a.topic, a.time_ns) == (b.topic, b.time_ns) for a, b in pairs)
-    assert draft_profile("lab", bucket.uri, bucket).reader == name
+    assert draft_source("lab", bucket.uri, bucket).profile.reader == name
 
 
 def test_an_absent_prefix_is_an_error_not_an_empty_landing(bucket: Folder) -> None:
     with pytest.raises(FileNotFoundError, match="landing"):
-        look(bucket, "mcap_ros2")
+        look(bucket, "mcap")

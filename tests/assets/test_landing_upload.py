@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from dyna_assets.errors import UploadError
 from dyna_assets.landing.recording import FileInfo, Folder
+from dyna_assets.landing.rfc3339 import format_rfc3339, parse_rfc3339_ns
 from dyna_assets.landing.upload import (
+    MAX_TASK,
+    MAX_TEXT,
     UploadMarker,
+    catalog_text,
     check_sizes,
     commit_upload,
-    format_rfc3339,
     leaves_folder,
     parse_marker,
-    parse_rfc3339_ns,
     read_marker,
     verify_hashes,
 )
@@ -246,3 +248,22 @@ def test_ordinary_names_with_dots_stay_inside(parts: list[str]) -> None:
 def marker_of(sizes: dict[str, int]) -> UploadMarker:
     files = [{"path": path, "size_bytes": size, "sha256": "0" * 64} for path, size in sizes.items()]
     return UploadMarker.model_validate({"files": files, **SAYS})
+
+
+def test_a_task_may_be_pages_long_and_a_name_may_not() -> None:
+    long = "叠毛巾 🤖 " * 1500
+    assert parse_marker(marker_json(task=long), where="u").task == long
+    with pytest.raises(UploadError, match=f"task: String should have at most {MAX_TASK} characters"):
+        parse_marker(marker_json(task="x" * (MAX_TASK + 1)), where="u")
+    with pytest.raises(UploadError, match=f"robot: String should have at most {MAX_TEXT} characters"):
+        parse_marker(marker_json(robot="x" * (MAX_TEXT + 1)), where="u")
+
+
+@given(st.text(max_size=20), st.integers(0, 2000), st.text(max_size=5))
+def test_what_the_catalog_keeps_of_a_text_is_short_and_tells_it_from_others(
+    text: str, times: int, end: str
+) -> None:
+    whole, other = text * times, text * times + end + "."
+    assert len(catalog_text(whole)) <= MAX_TEXT
+    assert catalog_text(whole) != catalog_text(other)
+    assert len(whole) > MAX_TEXT or catalog_text(whole) == whole

@@ -28,13 +28,13 @@ from recordings import (
     write_video,
 )
 
-from dyna_assets.landing.profile import Encoding, Grid, SourceProfile, TopicRole, VectorRole
+from dyna_assets.landing.profile import ActionRole, CameraRole, Encoding, Grid, SourceProfile, VectorRole
 from dyna_assets.landing.recording import CodedRecording, Folder
 from dyna_assets.landing.sources import reader_named
 from dyna_assets.settings import Settings
 from dyna_assets.steps.attempt import attempt
-from dyna_assets.steps.gates import look
 from dyna_assets.steps.probe import probe
+from dyna_assets.steps.readback import read_back
 from dyna_assets.steps.work import Row, StepResult
 from dyna_train.episode.reader import Episode
 from dyna_train.errors import CorruptEpisode
@@ -95,9 +95,9 @@ def row_of(
         landing=str(root),
         reader=reader,
         grid=Grid(rate_hz=rate_hz),
-        cameras=tuple(TopicRole(name=name, topic=f"observation.images.{name}") for name in cameras),
+        cameras=tuple(CameraRole(name=name, topic=f"observation.images.{name}") for name in cameras),
         states=(VectorRole(name="arm", topic="observation.state"),),
-        actions=(VectorRole(name="arm", topic="action"),),
+        actions=(ActionRole(name="arm", topic="action"),),
         encoding=Encoding(**encoding),
     )
     row = Row(
@@ -272,9 +272,11 @@ def test_what_the_gate_reads_back_of_a_copy_is_what_it_reads_of_an_encoded_camer
     root = write_v21(tmp_path / "set", 30, {"top": 10, "wrist": None})
     _, path = packed(row_of(root, ["top", "wrist"]))
     with Episode.open(str(path)) as episode:
-        seen = look(episode)["cameras"]
-    assert seen["top"]["num_frames"] == seen["wrist"]["num_frames"] == 30
-    assert abs(seen["top"]["spread"] - seen["wrist"]["spread"]) < 8
+        copied, encoded = (found.trace for found in read_back(episode, {}).values())
+    assert copied.seen_T.sum() == encoded.seen_T.sum() == 30
+    # the first one shows the number 0: a plain picture
+    spread_T, expected_T = copied.high_T - copied.low_T, encoded.high_T - encoded.low_T
+    np.testing.assert_allclose(spread_T[1:], expected_T[1:], atol=8)
 
 
 def test_damage_that_the_framing_shows_is_refused_with_the_reason(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_a_bumped_label_version_redoes_labels_and_encodes_nothing(
     assert changed == {"labels"}
 
 
-def test_a_bumped_align_version_redoes_the_files_and_the_gate_after_but_not_the_labels(
+def test_a_bumped_align_version_redoes_the_files_and_all_that_is_made_of_them(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.simulate(2)
@@ -245,7 +245,7 @@ def test_a_bumped_align_version_redoes_the_files_and_the_gate_after_but_not_the_
     changed = {
         step for (episode, step), row in house.stamps().items() if row["seq"] != stamps[episode, step]["seq"]
     }
-    assert changed == {"episodes", "gate_after"}
+    assert changed == {"episodes", "gate_after", "labels", "media"}
     assert objects.items() <= house.objects().items()  # objects are immutable: what was made before stays
 
 

@@ -35,7 +35,6 @@ ODD_MARKERS = {
     "half a surrogate": lambda text: text.replace("cube", "cu\\ud800be").encode(),
     "nul in a key": lambda text: text.replace('"operator"', '"oper\\u0000ator"').encode(),
     "not a number": lambda text: text.replace('"planted_fault":', '"x": NaN, "planted_fault":').encode(),
-    "a task of 12 kB": lambda text: text.replace("cube", "cube " * 2400).encode(),
     "an integer of 5,000 digits": lambda text: text.replace(
         '"planted_fault":', f'"x": {"9" * 5000}, "planted_fault":'
     ).encode(),

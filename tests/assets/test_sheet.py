@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dyna_assets.sheet import MAX_BYTES, NUM_COLUMNS, TILE_WIDTH, contact_sheet
+from dyna_assets.look.sheet import MAX_BYTES, NUM_COLUMNS, TILE_WIDTH, contact_sheet
 from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import EpisodeHeader
 from dyna_train.episode.reader import Episode

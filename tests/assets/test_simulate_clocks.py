@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dyna_assets.simulate.clocks import CAMERA, LEADER, LEFT_ARM, RIGHT_ARM, Clock, run_clock
+from dyna_assets.simulate.clocks import CAMERA, LEADER, LEFT_ARM, RIGHT_ARM, Clock, head_clocks, run_clock
 
 CLOCKS = {"camera": CAMERA, "left arm": LEFT_ARM, "right arm": RIGHT_ARM, "leader": LEADER}
 
@@ -54,3 +54,15 @@ def test_sensors_start_at_their_own_phase() -> None:
     starts = {int(run_clock(CAMERA, np.random.default_rng(seed), 1.0).capture_ns_N[0]) for seed in range(20)}
     assert len(starts) == 20
     assert max(starts) < 1e9 / CAMERA.rate_hz + 10e6
+
+
+@given(seed=st.integers(0, 2**32 - 1), end_s=st.floats(1, 30))
+def test_times_of_the_glasses_rise_strictly_and_the_scene_camera_starts_first(
+    seed: int, end_s: float
+) -> None:
+    clocks = head_clocks(np.random.default_rng(seed), end_s)
+    assert list(clocks) == ["scene", "eye", "gaze", "imu"]
+    for ticks in clocks.values():
+        assert len(ticks) and (np.diff(ticks.capture_ns_N) > 0).all()
+        assert (ticks.arrival_ns_N >= ticks.capture_ns_N).all()
+        assert ticks.capture_ns_N[0] >= clocks["scene"].capture_ns_N[0]

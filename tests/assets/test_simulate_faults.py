@@ -18,18 +18,30 @@ from dyna_assets.errors import UploadError
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.upload import check_sizes, read_marker, verify_hashes
 from dyna_assets.simulate import describe_fault, fault_names, plant, record_uploads
-from dyna_assets.simulate.faults import STRUCK_ARM, STRUCK_CAMERA, STRUCK_JOINT
+from dyna_assets.simulate.faults import STRUCK_ARM, STRUCK_CAMERA, STRUCK_JOINT, struck_camera
 from dyna_assets.simulate.plan import RecordingPlan, plan_recording
 from dyna_train.errors import BadInput
 
-PLAN_FAULTS = (
+CAMERA_FAULTS = (
     "black_camera",
-    "clock_jump",
+    "blurred_camera",
+    "covered_camera",
+    "dark_camera",
+    "drifting_clock",
+    "dropping_camera",
     "frozen_camera",
-    "frozen_joint",
+    "glitching_camera",
+    "late_camera",
+    "late_messages",
     "length_mismatch",
     "missing_camera",
+    "overexposed_camera",
+    "repeating_camera",
+    "silent_camera",
 )
+ARM_FAULTS = ("frozen_joint", "jittery_stamps", "nan_state", "spiking_joint", "stuttering_arm", "wrong_unit")
+OTHER_FAULTS = ("clock_jump", "early_stop", "frozen_arms", "future_clock", "silent_leader", "unknown_topic")
+PLAN_FAULTS = (*CAMERA_FAULTS, *ARM_FAULTS, *OTHER_FAULTS)
 FILE_FAULTS = ("bad_checksum", "missing_file", "truncated_file")
 Record = Callable[[str], Path]
 
@@ -79,16 +91,75 @@ def test_no_fault_and_a_fault_of_another_stage_leave_a_plan_as_it_is() -> None:
     assert plant("truncated_file", plan) is plan
 
 
-@pytest.mark.parametrize("fault", [fault for fault in PLAN_FAULTS if fault != "clock_jump"])
-def test_a_fault_of_one_sensor_leaves_all_others_as_they_are(fault: str) -> None:
+@pytest.mark.parametrize("strength", ["", ":0.05", ":0.5"])
+@pytest.mark.parametrize("fault", [*CAMERA_FAULTS, *ARM_FAULTS])
+def test_a_fault_of_one_sensor_leaves_all_others_as_they_are(fault: str, strength: str) -> None:
     plan: RecordingPlan = plan_recording("r", 0, 0, 1.0)
-    struck = plant(fault, plan)
+    struck = plant(fault + strength, plan)
     after = {track.topic: track for track in struck.tracks}
     changed = {track.topic for track in plan.tracks if after.get(track.topic) is not track}
-    assert changed == {STRUCK_ARM if fault == "frozen_joint" else STRUCK_CAMERA}
+    assert changed == {STRUCK_ARM if fault in ARM_FAULTS else STRUCK_CAMERA}
 
 
-@pytest.mark.parametrize("fault", fault_names())
+def test_a_strength_outside_0_to_1_or_that_is_no_number_is_refused() -> None:
+    for asked in ("dark_camera:0", "dark_camera:1.5", "dark_camera:half", "dark_camera:nan"):
+        with pytest.raises(
+            BadInput, match=r"expected a strength above 0 and up to 1, as in 'dark_camera:0\.5'"
+        ):
+            describe_fault(asked)
+    assert describe_fault("dark_camera:0.5") == describe_fault("dark_camera")
+
+
+def test_a_weaker_fault_does_less() -> None:
+    plan = plan_recording("r", 0, 0, 4.0)
+
+    def lost(strength: str) -> int:
+        return len(struck_camera(plan)) - len(struck_camera(plant(f"dropping_camera{strength}", plan)))
+
+    assert 0 < lost(":0.2") < lost(":0.5") < lost("") < len(struck_camera(plan))
+    half = struck_camera(plant("frozen_camera:0.5", plan))
+    assert 0.4 < np.mean(np.diff(half.shot_s_N) == 0) < 0.6
+
+
+def test_a_strength_stands_in_the_marker_and_in_the_name_of_the_folder(record: Record) -> None:
+    path = record("dark_camera:0.5")
+    assert path.name == "sim-0-000000-dark_camera-0.5"
+    assert read_marker(Folder.of(path)).metadata["planted_fault"] == "dark_camera:0.5"
+
+
+def test_what_the_lens_does_shows_in_the_picture(record: Record) -> None:
+    def pictures(fault: str) -> np.ndarray:
+        found = decoded(record(fault), STRUCK_CAMERA)
+        return np.stack([np.asarray(Image.open(BytesIO(bytes(message.data)))) for message in found]).astype(
+            float
+        )
+
+    good = pictures("")
+    assert pictures("dark_camera:0.5").mean() == pytest.approx(0.51 * good.mean(), rel=0.05)
+    assert (pictures("overexposed_camera") >= 250).mean() > 0.9
+    assert np.ptp(pictures("covered_camera"), axis=(1, 2)).max() < 40
+    rough = [
+        np.abs(np.diff(shots[:, :, 8:-8], axis=2)).mean() for shots in (pictures("blurred_camera"), good)
+    ]
+    assert rough[0] < 0.8 * rough[1]
+
+
+def test_a_glitch_is_garbage_in_one_picture_of_forty(record: Record) -> None:
+    good, bad = decoded(record(""), STRUCK_CAMERA), decoded(record("glitching_camera"), STRUCK_CAMERA)
+    differs = [bytes(one.data) != bytes(other.data) for one, other in zip(good, bad, strict=True)]
+    assert differs.index(True) == 20
+    assert sum(differs[:21]) == 1
+
+
+def test_times_of_the_future_are_still_times_of_ros(record: Record) -> None:
+    found = decoded(record("future_clock"), STRUCK_CAMERA)
+    assert (
+        found[0].header.stamp.sec - decoded(record(""), STRUCK_CAMERA)[0].header.stamp.sec
+        == 10 * 365 * 86_400
+    )
+
+
+@pytest.mark.parametrize("fault", ["black_camera", "clock_jump", "frozen_joint", *FILE_FAULTS])
 def test_faulty_uploads_say_which_fault_they_carry_in_name_and_marker(record: Record, fault: str) -> None:
     path = record(fault)
     marker = read_marker(Folder.of(path))
@@ -109,11 +180,8 @@ def test_the_black_camera_sees_noise_in_the_dark_and_the_others_the_scene(record
 def test_the_frozen_camera_repeats_one_picture_with_new_stamps(record: Record) -> None:
     found = decoded(record("frozen_camera"), STRUCK_CAMERA)
     assert len({bytes(message.data) for message in found}) == 1
-    assert (
-        len({(message.header.stamp.sec, message.header.stamp.nanosec) for message in found})
-        == len(found)
-        > 20
-    )
+    stamps = {(message.header.stamp.sec, message.header.stamp.nanosec) for message in found}
+    assert len(stamps) == len(found) > 20
 
 
 def test_the_frozen_joint_reports_one_position_while_its_neighbours_move(record: Record) -> None:

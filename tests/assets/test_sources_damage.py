@@ -17,7 +17,7 @@ WRITERS: dict[str, Callable[[Path], object]] = {
     "lerobot_v21": lambda root: write_lerobot_v21(root, [6]),
     "lerobot_v30": lambda root: write_lerobot_v30(root, [3, 4]),
     "aloha_hdf5": lambda root: write_aloha(root / "a.hdf5", 3),
-    "mcap_ros2": lambda root: write_mcap(root / "a.mcap", 3, facts={"task": "x"}),
+    "mcap": lambda root: write_mcap(root / "a.mcap", 3, facts={"task": "x"}),
 }
 
 

@@ -80,6 +80,7 @@ def test_episodes_without_any_file_are_counted_not_listed(tmp_path: Path) -> Non
     ("name", "content", "message"),
     [
         ("meta/info.json", "{", r"info\.json: not JSON at line 1"),
+        ("meta/info.json", "[" * 100_000, r"info\.json: not JSON"),
         ("meta/info.json", "[]", r"info\.json: expected a JSON object, found list"),
         (
             "meta/info.json",
@@ -114,10 +115,13 @@ def test_a_missing_episode_list_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"fps": 0}, "expected fps and chunks_size above 0, found 0"),
+        ({"fps": 0}, "expected a rate above 0 and up to 100,000 Hz, found '0'"),
+        ({"fps": "1e999999999"}, "fps, chunks_size or features are malformed"),
+        ({"chunks_size": 0}, "expected chunks_size above 0, found 0"),
         ({"fps": "fast"}, "fps, chunks_size or features are malformed"),
         ({"features": {"action": {}}}, "fps, chunks_size or features are malformed"),
         ({"data_path": "../{episode_index}.parquet"}, "leads out of the data set"),
+        ({"data_path": "{episode_index:0999999999d}"}, "asks for a name of endless length"),
         ({"data_path": "{nothing}.parquet"}, "does not fit episode_index, episode_chunk"),
     ],
 )
@@ -143,7 +147,7 @@ def test_an_unknown_topic_is_refused_with_those_there_are(tmp_path: Path) -> Non
         opened(write_lerobot_v21(tmp_path, [2])) as recording,
         pytest.raises(
             RecordingError,
-            match=r"episode_000000: no topic 'wrist'; topics here: action, observation\.images\.top",
+            match=r"episode_000000: no topic 'wrist'; topics here: .*observation\.images\.top.*action",
         ),
     ):
         recording.times("wrist")

@@ -26,6 +26,7 @@ from dyna_assets.landing.sources import detect, reader_named
 from dyna_assets.landing.stills import decode_still
 
 CAMERA = "observation.images.top"
+CLOCK = ["timestamp", "frame_index", "episode_index"]
 READER = reader_named("lerobot_v21")
 
 
@@ -36,8 +37,8 @@ def opened(root: Path, index: int = 0) -> Recording:
 
 def test_every_frame_and_row_comes_with_its_time_and_equal_instants_are_equal(tmp_path: Path) -> None:
     with opened(write_lerobot_v21(tmp_path, [12, 9]), 1) as recording:
-        topics = list(recording.topics)
-        assert topics == [CAMERA, "observation.state", "action"]
+        assert list(recording.topics) == [CAMERA, "observation.state", "action", *CLOCK]
+        topics = [CAMERA, "observation.state", "action"]
         seen: dict[str, list[tuple[int, Any]]] = {topic: [] for topic in topics}
         for message in recording.read(topics):
             value = (
@@ -86,6 +87,9 @@ def test_other_dtypes_are_listed_and_refused(tmp_path: Path) -> None:
         assert {name: info.kind for name, info in recording.topics.items()} == {
             "note": "other",
             "grid": "other",
+            **dict.fromkeys(
+                ["observation.state", "action", *CLOCK], "vector"
+            ),  # columns that nothing declares
         }
         with pytest.raises(
             RecordingError, match=r"topic 'note' \(string \[1\]\) is neither pictures nor vectors"
@@ -246,7 +250,7 @@ def test_the_real_data_set_lists_thirteen_recordings_and_counts_the_rest(shared_
     assert reader.notes(folder)[0] == "87 of 100 listed episodes have no file here, first episode_000003"
     assert "first episode_000000: no videos/" in reader.notes(folder)[1]
     with reader.open(folder, refs[0]) as recording:
-        assert set(recording.topics) == {"observation.state", "action"}
+        assert set(recording.topics) == {"observation.state", "action", "index", "task_index", *CLOCK}
         assert "no file" in recording.meta.extra["missing"]["observation.images.cam_high"]
 
 

@@ -72,6 +72,7 @@ def test_meta_comes_from_the_episode_list_without_its_statistics(tmp_path: Path)
             "fps",
             "num_steps_listed",
             "tasks",
+            "texts",
             "missing",
             "notes",
         }

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recordings import write_aloha, write_lerobot_v21, write_lerobot_v30, write_mcap, write_text
+from recordings import (
+    write_aloha,
+    write_lerobot_v21,
+    write_lerobot_v30,
+    write_mcap,
+    write_text,
+    write_video,
+)
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, TopicInfo
@@ -13,7 +20,9 @@ from dyna_assets.landing.sources.base import guess_roles, paired, plain, short_n
 
 
 def test_every_reader_is_found_by_its_name() -> None:
-    assert list(READERS) == ["lerobot_v21", "lerobot_v30", "aloha_hdf5", "mcap_ros2"]
+    assert list(READERS) == [
+        "lerobot_v21", "lerobot_v30", "aloha_hdf5", "rlds", "rosbag2", "mcap", "hand_video",
+    ]  # fmt: skip
     assert all(reader_named(name).name == name for name in READERS)
 
 
@@ -32,7 +41,11 @@ def test_each_format_is_detected_in_its_folder(tmp_path: Path) -> None:
     write_lerobot_v21(tmp_path / "lerobot_v21", [1])
     write_lerobot_v30(tmp_path / "lerobot_v30", [1])
     write_aloha(tmp_path / "aloha_hdf5/a.hdf5", 1)
-    write_mcap(tmp_path / "mcap_ros2/a.mcap", 1)
+    write_mcap(tmp_path / "mcap/a.mcap", 1)
+    write_text(tmp_path / "rlds/train.tfrecord", "")
+    write_text(tmp_path / "rosbag2/metadata.yaml", "rosbag2_bagfile_information: {}")
+    write_mcap(tmp_path / "rosbag2/bag_0.mcap", 1)
+    write_video(tmp_path / "hand_video/hand.mp4", [1])
     assert [detect(Folder.of(tmp_path / name)).name for name in READERS] == list(READERS)
 
 
@@ -45,7 +58,9 @@ def test_a_folder_of_text_files_is_refused_with_what_was_looked_for_and_found(tm
         f"{tmp_path}: no known recording format. Looked for "
         "lerobot_v21: meta/info.json with codebase_version v2.0 or v2.1; "
         "lerobot_v30: meta/info.json with codebase_version v3.0; "
-        "aloha_hdf5: files *.hdf5 or *.h5; mcap_ros2: files *.mcap. "
+        "aloha_hdf5: files *.hdf5 or *.h5; rlds: files *.tfrecord or *.tfrecord-00000-of-00001; "
+        "rosbag2: metadata.yaml of a ROS 2 bag, or files *.db3; mcap: files *.mcap; "
+        "hand_video: files *.mp4, *.mkv, *.mov or *.webm, with hand poses beside them. "
         "Found 3 files (2 .txt, 1 .csv), for example a.txt. Give a folder that holds one of these directly"
     )
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from deltalake import DeltaTable, TableFeatures, write_deltalake
 
 from dyna_assets.errors import CurationError, SetupError, ShardBusy
 from dyna_assets.warehouse.store import Warehouse
-from dyna_assets.warehouse.tables import GOP_TABLES, LABELS, SHARDS_PER_BUCKET
+from dyna_assets.warehouse.tables import GOP_TABLES, LABELS, QC_EVIDENCE, SHARDS_PER_BUCKET, VERDICTS, Table
 
 
 @pytest.fixture
@@ -116,6 +119,94 @@ def test_a_table_with_an_added_column_still_reads(warehouse: Warehouse) -> None:
 
 def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return table.select(schema.names).cast(schema)
+
+
+def older(warehouse: Warehouse, table: Table, *lacking: str, more: Sequence[pa.Field] = ()) -> None:
+    """The table as an older version made it: without some columns, with others, with a row."""
+    shutil.rmtree(warehouse.uri(table.name))
+    schema = pa.schema([*(field for field in table.schema if field.name not in lacking), *more])
+    row = {"bucket": 0, "shard": 0, "episode_id": 1, "seq": 1}
+    DeltaTable.create(warehouse.uri(table.name), schema=schema, partition_by=["bucket"])
+    write_deltalake(warehouse.uri(table.name), pa.Table.from_pylist([row], schema=schema), mode="append")
+
+
+def test_a_table_of_an_older_version_gains_the_columns_it_lacks_and_reads_before_any_file_has_them(
+    warehouse: Warehouse,
+) -> None:
+    older(warehouse, QC_EVIDENCE, "time_gap", "camera_dark")
+    older(warehouse, VERDICTS, "warned")
+    warehouse.create()
+    (row,) = warehouse.current("qc_evidence", 0)
+    assert (row["episode_id"], row["time_gap"]) == (1, None)
+    assert warehouse.current("verdicts", 0)[0]["warned"] is None
+    warehouse.append(VERDICTS, 0, 2, [{"episode_id": 1, "warned": ["time.gap"]}], run_id="run")
+    assert warehouse.current("verdicts", 0, key="episode_id")[0]["warned"] == ["time.gap"]
+    version = warehouse.pin("verdicts").version
+    warehouse.create()
+    assert warehouse.pin("verdicts").version == version
+
+
+def test_a_column_that_this_version_no_longer_has_stays_and_is_written_empty(warehouse: Warehouse) -> None:
+    older(warehouse, LABELS, more=[pa.field("mood", pa.string()), pa.field("scores", pa.list_(pa.float64()))])
+    warehouse.create()
+    assert append(warehouse, 0, 2, label(2)) == 1
+    assert {row["episode_id"] for row in warehouse.current("labels", 0)} == {1, 2}
+    assert DeltaTable(warehouse.uri("labels")).to_pyarrow_table()["mood"].to_pylist() == [None, None]
+
+
+def test_a_column_of_another_type_is_refused(warehouse: Warehouse) -> None:
+    older(warehouse, LABELS, "success", more=[pa.field("success", pa.string())])
+    with pytest.raises(
+        SetupError, match=r"labels: column 'success' is .*string.*, this version of dyna writes .*bool"
+    ):
+        warehouse.create()
+
+
+def test_many_processes_may_add_the_columns_at_once(warehouse: Warehouse) -> None:
+    older(warehouse, QC_EVIDENCE, "time_gap")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: warehouse.create(), range(4)))
+    assert "time_gap" in {field.name for field in DeltaTable(warehouse.uri("qc_evidence")).schema().fields}
+
+
+def test_rows_are_found_by_the_appends_that_brought_them(warehouse: Warehouse) -> None:
+    append(warehouse, 3, 1, label(1, "first"), label(2, "kept"))
+    append(warehouse, 3, 2, label(1, "stamped"))
+    append(warehouse, 3, 4, label(1, "killed before its stamp"), label(2, "likewise"))
+    found = warehouse.appended("labels", 3, {1: {1, 2}, 2: {1}, 9: set()})
+    assert {row["episode_id"]: row["task"] for row in found} == {1: "stamped", 2: "kept"}
+    assert warehouse.appended("labels", 3, {}) == []
+
+
+def rows_across(*keys: tuple[int, int, int]) -> pa.Table:
+    """(shard, seq, episode) -> rows of labels."""
+    rows = [{"bucket": 0, "shard": shard, "seq": seq, **label(number)} for shard, seq, number in keys]
+    return pa.Table.from_pylist(rows, schema=LABELS.schema)
+
+
+def test_an_append_across_shards_is_one_commit_that_no_earlier_number_follows(warehouse: Warehouse) -> None:
+    pinned = warehouse.pin("labels")
+    assert (
+        warehouse.append_across(pinned, rows_across((0, 5, 1), (7, 3, 2)), {0: 5, 7: 3}, run_id="r") == set()
+    )
+    assert warehouse.pin("labels").version == pinned.version + 1
+    with pytest.raises(ShardBusy, match=r"table labels holds append 3 already, this one is 2"):
+        append(warehouse, 7, 2, label(3))
+    append(warehouse, 8, 1, label(4))
+    assert warehouse.shards_since(pinned) == {0, 7, 8}
+
+
+def test_shards_that_were_written_since_are_left_out_of_an_append_across_them(warehouse: Warehouse) -> None:
+    pinned = warehouse.pin("labels")
+    append(warehouse, 7, 1, label(9, "came first"))
+    rows = rows_across((0, 5, 1), (7, 3, 2))
+    assert warehouse.append_across(pinned, rows, {0: 5, 7: 3}, run_id="r") == {7}
+    assert [row["episode_id"] for shard in (0, 7) for row in warehouse.current("labels", shard)] == [1, 9]
+    pinned = warehouse.pin("labels")
+    append(warehouse, 7, 4, label(9, "again"))
+    assert warehouse.append_across(pinned, rows_across((7, 5, 2)), {7: 5}, run_id="r") == {7}
+    nothing = rows_across()
+    assert warehouse.append_across(pinned, nothing, {}, run_id="r") == set()
 
 
 def test_a_table_that_does_not_exist_says_what_to_run(tmp_path: Path) -> None:

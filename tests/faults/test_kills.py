@@ -103,7 +103,7 @@ def test_ctrl_c_ends_the_worker_soon_and_leaves_no_process(workspace: Workspace,
 
 
 def judged(workspace: Workspace) -> list[dict[str, object]]:
-    return workspace.warehouse.current("qc_verdicts", 0)
+    return workspace.warehouse.current("verdicts", 0)
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:

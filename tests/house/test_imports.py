@@ -44,7 +44,19 @@ def test_packages_import_only_downwards(package: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["steps", "quality", "landing", "warehouse", "catalog", "curation", "simulate"]
+    "folder",
+    [
+        "steps",
+        "quality",
+        "landing",
+        "warehouse",
+        "catalog",
+        "curation",
+        "simulate",
+        "derive",
+        "labels",
+        "look",
+    ],
 )
 def test_what_works_on_rows_knows_nothing_of_dagster(folder: str) -> None:
     users = [path.name for path in modules(f"dyna_assets/{folder}") if "dagster" in set(imported(path))]

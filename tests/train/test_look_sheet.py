@@ -15,7 +15,8 @@ from dyna_train.episode.reader import Episode
 from dyna_train.episode.tracks import VectorTrack
 from dyna_train.episode.writer import EpisodeWriter
 from dyna_train.look.axes import AXIS_LEFT, AXIS_RIGHT, PAGE_WIDTH, TimeAxis, dashes, outline, round_numbers
-from dyna_train.look.frames import frame_tiles, spread_steps, tile_size
+from dyna_train.look.bands import Band
+from dyna_train.look.frames import frame_tiles, key_steps, spread_steps, tile_size
 from dyna_train.look.ink import fit, line_height, text_width, wrap, write
 from dyna_train.look.palette import BAD, LINES, PANEL, PAPER
 from dyna_train.look.panels import plan_panels
@@ -61,12 +62,12 @@ def test_a_step_without_a_frame_is_hatched_and_its_strip_shows_the_gap(rich):
     assert len(set(frames)) == 1 and len(set(gap)) > 1 and frames[0] not in gap
 
 
-def test_frames_captured_more_than_half_a_step_off_stand_out(tmp_path):
-    described = header(30, CAMERAS[:1], (), rate_hz=600.0)  # half a step is 0.83 ms
+def test_frames_captured_more_than_a_step_and_a_half_off_stand_out(tmp_path):
+    described = header(30, CAMERAS[:1], (), rate_hz=600.0)  # a step and a half are 2.5 ms
     path = tmp_path / "late.mcap"
     with EpisodeWriter.create(path, described, LAYOUT, quality=Quality(30), vectors={}) as writer:
         for step in range(30):
-            late = 1_000_000 if step >= 15 else 0
+            late = 3_000_000 if step >= 15 else 2_000_000
             capture = int(camera_capture_ns(described, 0)[step]) + late
             writer.add_frame("top", paint(step, 0, 64, 48), capture)
         writer.finish()
@@ -150,6 +151,43 @@ def test_frames_are_spread_from_the_first_to_the_last(num_steps, num_columns):
     steps = spread_steps(num_steps, num_columns)
     assert steps == sorted(set(steps)) and len(steps) == min(num_steps, num_columns)
     assert steps[0] == 0 and steps[-1] == num_steps - 1
+
+
+@given(num_steps=st.integers(1, 5000), num_columns=st.integers(2, 20), gop=st.integers(1, 120))
+def test_key_steps_are_keyframes_but_for_the_last(num_steps, num_columns, gop):
+    steps = key_steps(num_steps, num_columns, gop)
+    assert steps == sorted(set(steps)) and len(steps) <= num_columns
+    assert steps[0] == 0 and steps[-1] == num_steps - 1
+    if num_steps >= 4 * gop:
+        assert all(step % gop == 0 for step in steps[:-1])
+    else:
+        assert steps == spread_steps(num_steps, num_columns)
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "labels", "label"),
+    [
+        (301, "0 s 2 s 4 s 6 s 8 s 10 s", "9.00 s"),
+        (108_001, "0 min 10 min 20 min", "0:09 min"),
+    ],
+)
+def test_times_are_written_in_seconds_or_minutes(num_steps, labels, label):
+    axis = TimeAxis(num_steps, 30.0)
+    assert " ".join(text for _, text in axis.ticks()).startswith(labels)
+    assert axis.label(270) == label
+
+
+@given(start=st.floats(-50, 150), length=st.floats(0, 100), num_steps=st.integers(1, 120))
+def test_a_band_lies_on_the_axis_and_is_wide_enough_to_be_seen(start, length, num_steps):
+    axis = TimeAxis(num_steps, 30.0)
+    columns = Band(start, start + length, BAD).columns(axis)
+    if columns is None:
+        assert start + length <= 0 or start >= num_steps
+        return
+    left, right = columns
+    assert 0 <= left < right <= AXIS_RIGHT - AXIS_LEFT + 1 and right - left >= 3
+    if num_steps > 1 and 3 < start < num_steps - 4:
+        assert left == pytest.approx(axis.x(start) - AXIS_LEFT, abs=1)
 
 
 @given(low=st.floats(-1e9, 1e9), span=st.floats(1e-3, 1e9), most=st.integers(2, 12))

@@ -6,17 +6,28 @@ import difflib
 from collections.abc import Mapping
 
 from dyna_assets.errors import RecordingError
+from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Folder, Reader, describe_files
 from dyna_assets.landing.sources.aloha_hdf5 import AlohaHdf5Reader
+from dyna_assets.landing.sources.hand_video import HandVideoReader
 from dyna_assets.landing.sources.lerobot_v21 import LeRobotV21Reader
 from dyna_assets.landing.sources.lerobot_v30 import LeRobotV30Reader
-from dyna_assets.landing.sources.mcap_ros2 import McapRos2Reader
+from dyna_assets.landing.sources.mcap import McapReader
+from dyna_assets.landing.sources.rlds import RldsReader
+from dyna_assets.landing.sources.rosbag2 import Rosbag2Reader
 from dyna_assets.landing.upload import landed_files
 
-READERS: Mapping[str, Reader] = {
-    reader.name: reader
-    for reader in (LeRobotV21Reader(), LeRobotV30Reader(), AlohaHdf5Reader(), McapRos2Reader())
-}
+_EVERY: tuple[Reader, ...] = (
+    LeRobotV21Reader(),
+    LeRobotV30Reader(),
+    AlohaHdf5Reader(),
+    RldsReader(),
+    Rosbag2Reader(),  # before McapReader: its bags may hold MCAP files
+    McapReader(),
+    HandVideoReader(),  # last: many formats hold a video file
+)
+READERS: Mapping[str, Reader] = {reader.name: reader for reader in _EVERY}
+"""By name, in the order in which they are asked whether a folder is theirs."""
 
 
 def reader_named(name: str) -> Reader:
@@ -26,6 +37,11 @@ def reader_named(name: str) -> Reader:
     near = difflib.get_close_matches(name, READERS, n=1, cutoff=0.4)
     hint = f"did you mean '{near[0]}'?" if near else f"known readers: {', '.join(READERS)}"
     raise RecordingError(f"no reader is called '{name}'; {hint}")
+
+
+def reader_of(source: SourceProfile) -> Reader:
+    """The reader of a source, with the options its TOML gives. Raises RecordingError or ConfigError."""
+    return reader_named(source.reader).configured(source.reader_options, where=f"source '{source.name}'")
 
 
 def detect(folder: Folder) -> Reader:

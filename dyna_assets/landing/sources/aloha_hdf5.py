@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack
 from fractions import Fraction
@@ -15,14 +16,27 @@ from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import (
     Folder,
     Message,
+    RawMessage,
     Recording,
     RecordingMeta,
     RecordingRef,
     Roles,
     TopicInfo,
 )
+from dyna_assets.landing.sources.aloha_layout import (
+    MOST_BYTES,
+    Layout,
+    num_values,
+    raw_form,
+    read_layout,
+    read_rows,
+    read_whole,
+    still_bytes,
+)
 from dyna_assets.landing.sources.base import (
+    KeptByName,
     damage_named,
+    exact_rate,
     first_of,
     guess_roles,
     info_of,
@@ -30,12 +44,14 @@ from dyna_assets.landing.sources.base import (
     open_file,
     paired,
     plain,
+    sayable,
     text_of,
     truth_of,
 )
 from dyna_assets.landing.sources.one_file import OneFileReader
+from dyna_assets.landing.sources.row_json import merged_rows, row_json, row_topic
 from dyna_assets.landing.sources.video import ticks_to_ns
-from dyna_assets.landing.stills import still_info
+from dyna_train.episode.channels import ExtraTopic
 from dyna_train.errors import MissingExtra
 
 try:
@@ -44,11 +60,11 @@ except ImportError as error:
     raise MissingExtra.of("h5py", "assets", "Reading HDF5 recordings") from error
 
 ALOHA_HZ = 50
-# what h5py raises on damaged bytes
-DAMAGE = (OSError, RuntimeError, KeyError, OverflowError, ValueError, TypeError)
-IMAGES = "observations/images/"
-FIRST = ("observations/qpos",)  # positions before what is derived from them
+DAMAGE = (OSError, RuntimeError, KeyError, OverflowError, ValueError, TypeError, MemoryError)
+"""What h5py raises on damaged bytes. Memory: what is asked for is bounded, so a size in the file is wrong."""
 BLOCK_BYTES = 16 << 20
+NO_ROLE = re.compile(r"time|stamp|index", re.IGNORECASE)
+"""Names of vectors that count and are not measured."""
 FPS_KEYS = ("fps", "rate_hz", "hz", "frequency", "control_frequency")
 TASK_KEYS = ("task", "language_instruction", "instruction", "task_description", "prompt")
 SUCCESS_KEYS = ("success", "is_success")
@@ -62,17 +78,25 @@ class AlohaHdf5Reader(OneFileReader):
     name = "aloha_hdf5"
     looks_for = "files *.hdf5 or *.h5"
     suffixes = (".hdf5", ".h5")
+    ignores: Mapping[str, str] = {
+        "compress_len": "lengths of the padded pictures, which say theirs themselves"
+    }
 
     def open(self, folder: Folder, ref: RecordingRef) -> Recording:
         """Open one file. Raises RecordingError if it is cut, no HDF5, or not laid out as ALOHA's."""
         return AlohaRecording.open(folder, ref.files[0])
 
     def roles(self, recording: Recording) -> Roles:
-        """Roles from the dataset names; the grid is the file's rate."""
-        return guess_roles(recording.topics, float(recording.meta.extra["fps"]))
+        """Roles from the dataset names (clocks and counters are none); the grid is the file's rate."""
+        telling = {
+            name: info
+            for name, info in recording.topics.items()
+            if name not in self.ignores and not NO_ROLE.search(name.rpartition("/")[2])
+        }
+        return guess_roles(telling, float(recording.meta.extra["fps"]))
 
 
-class AlohaRecording:
+class AlohaRecording(KeptByName):
     """One open file. Topics are its datasets: 'observations/qpos', 'observations/images/top', 'action'."""
 
     def __init__(
@@ -82,11 +106,12 @@ class AlohaRecording:
         file: Any,
         fps: Fraction,
         meta: RecordingMeta,
-        topics: Mapping[str, TopicInfo],
+        layout: Layout,
     ) -> None:
         self.meta = meta
-        self.topics = topics
+        self.topics = layout.topics
         self._where, self._stack, self._file, self._fps = where, stack, file, fps
+        self._layout = layout
 
     @classmethod
     def open(cls, folder: Folder, name: str) -> AlohaRecording:
@@ -99,22 +124,36 @@ class AlohaRecording:
             ):
                 file = stack.enter_context(h5py.File(handle, "r"))
                 fps, fps_note = _fps(file.attrs, where)
-                topics = _topics(file, where)
-                meta = _meta(file.attrs, fps, fps_note)
-            return cls(where, stack.pop_all(), file, fps, meta, topics)
+                layout = read_layout(file, where)
+                meta = _meta(file.attrs, fps, fps_note, layout)
+            return cls(where, stack.pop_all(), file, fps, meta, layout)
 
     def times(self, topic: str) -> NDArray[np.int64]:
         """Times [N] in ns since the start, on the grid of the file's rate: the format stores none."""
-        info = info_of(self.topics, topic, self._where, {})
-        return ticks_to_ns(np.arange(info.num_messages, dtype=np.int64), 1 / self._fps)
+        return self._times(self._readable(topic))
 
     def read(self, topics: Collection[str]) -> Iterator[Message]:
         """Messages of `topics` merged by time; holds one block of at most 16 MiB of each topic."""
         for topic in topics:
-            info_of(self.topics, topic, self._where, {})
+            self._readable(topic)
         return merged(
             paired(topic, self.times(topic), self._payloads(topic), self._where) for topic in topics
         )
+
+    def extra_topics(self, topics: Collection[str]) -> list[ExtraTopic]:
+        """Stills as they are, large arrays as their bytes, other rows as JSON. Raises RecordingError."""
+        found = []
+        for topic in topics:
+            encoding, facts, raw = raw_form(self._listed(topic), self._file[topic])
+            dtype = str(self._file[topic].dtype)
+            found.append(
+                ExtraTopic(topic, encoding, metadata=facts) if raw else row_topic(topic, dtype=dtype)
+            )
+        return found
+
+    def extras(self, topics: Collection[str]) -> Iterator[RawMessage]:
+        """The rows of `topics` merged by time; a dataset without rows at the start. Raises RecordingError."""
+        return merged_rows(self._raw(self._listed(topic)) for topic in topics)
 
     def close(self) -> None:
         """Release the file."""
@@ -126,87 +165,64 @@ class AlohaRecording:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def _readable(self, topic: str) -> TopicInfo:
+        return info_of(self.topics, topic, self._where, self._layout.missing)
+
+    def _listed(self, topic: str) -> TopicInfo:
+        """A topic of whatever kind; what is not listed, or missing, is not readable, which says why."""
+        info = self.topics.get(topic)
+        return self._readable(topic) if info is None or topic in self._layout.missing else info
+
+    def _times(self, info: TopicInfo) -> NDArray[np.int64]:
+        return ticks_to_ns(np.arange(info.num_messages, dtype=np.int64), 1 / self._fps)
+
     def _payloads(self, topic: str) -> Iterator[Any]:
-        to_payload = _payload_of(self.topics[topic])
+        return map(_payload_of(self.topics[topic]), self._rows(topic))
+
+    def _raw(self, info: TopicInfo) -> Iterator[RawMessage]:
+        _, _, to_bytes = raw_form(info, self._file[info.name])
+        times_N, to_message = self._times(info), to_bytes or row_json
+        rows = self._whole(info) if info.name in self._layout.whole else self._rows(info.name)
+        for time_ns, row in zip(times_N.tolist(), rows, strict=True):
+            yield RawMessage(info.name, time_ns, to_message(row))
+
+    def _whole(self, info: TopicInfo) -> Iterator[Any]:
+        place = f"{self._where}: topic '{info.name}'"
+        dataset = self._file[info.name]
+        if info.num_messages and dataset.nbytes > MOST_BYTES:
+            raise RecordingError(
+                f"{place} takes {dataset.nbytes:,} bytes in one piece, expected {MOST_BYTES:,} at most; "
+                "name it under 'ignore' in the source's TOML"
+            )
+        with damage_named(DAMAGE, lambda error: f"{place} cannot be read ({error}); the file is damaged"):
+            yield from (read_whole(dataset, place) for _ in range(info.num_messages))
+
+    def _rows(self, topic: str) -> Iterator[Any]:
         dataset = self._file[topic]
         step = _block_rows(dataset)
         for start in range(0, len(dataset), step):
-            yield from map(to_payload, self._block(topic, start, min(start + step, len(dataset))))
-
-    def _block(self, topic: str, start: int, stop: int) -> Any:
-        place = f"{self._where}: topic '{topic}' rows {start} to {stop - 1}"
-        with damage_named(DAMAGE, lambda error: f"{place} cannot be read ({error}); the file is damaged"):
-            return self._file[topic][start:stop]
+            stop = min(start + step, len(dataset))
+            place = f"{self._where}: topic '{topic}' rows {start} to {stop - 1}"
+            with damage_named(DAMAGE, lambda error: f"{place} cannot be read ({error}); the file is damaged"):  # noqa: B023
+                block = read_rows(dataset, start, stop, place)
+            yield from block
 
 
 def _payload_of(info: TopicInfo) -> Callable[[NDArray[Any]], Any]:
     if info.kind == "vector":
         return lambda row: np.atleast_1d(row).astype(np.float64)
     if info.encoding in ("jpeg", "png"):
-        return _still_bytes
+        return still_bytes
     pixels = {"rgb8": "rgb24", "mono8": "gray"}[info.encoding]
     return lambda row: av.VideoFrame.from_ndarray(row, format=pixels)
 
 
-def _still_bytes(row: NDArray[np.uint8]) -> bytes:
-    """The picture without its padding.
-
-    compress_len is not used: its rows follow the recorder's camera order, which the file does not keep, and
-    a picture never ends in zeros (JPEG in FF D9, PNG in a fixed checksum).
-    """
-    return row.tobytes().rstrip(b"\0")
-
-
 def _block_rows(dataset: Any) -> int:
     """Rows to read at once: whole storage chunks, since a part of one costs as much as all of it."""
-    row_bytes = max(1, dataset.dtype.itemsize * int(np.prod(dataset.shape[1:])))
+    row_bytes = max(1, dataset.dtype.itemsize * num_values(dataset.shape[1:]))
     chunk_rows = dataset.chunks[0] if dataset.chunks else 1
     wanted = max(chunk_rows, min(256, BLOCK_BYTES // row_bytes) if row_bytes < 4096 else 1)
     return int(max(1, min(wanted, max(1, BLOCK_BYTES // row_bytes))))
-
-
-def _topics(file: Any, where: str) -> dict[str, TopicInfo]:
-    datasets: dict[str, Any] = {}
-    file.visititems(
-        lambda name, item: datasets.update({name: item}) if isinstance(item, h5py.Dataset) else None
-    )
-    if not any(name == "action" or name.startswith("observations/") for name in datasets):
-        raise RecordingError(
-            f"{where}: expected ALOHA's datasets (observations/qpos, observations/images/…, action), "
-            f"found {', '.join(sorted(datasets)[:8]) or 'none'}"
-        )
-    names = sorted(datasets.keys() - {"compress_len"}, key=lambda name: (name not in FIRST, name))
-    return {name: _topic(name, datasets[name], where) for name in names}
-
-
-def _topic(name: str, dataset: Any, where: str) -> TopicInfo:
-    shape, dtype = dataset.shape, dataset.dtype
-    if name.startswith(IMAGES):
-        return _image_topic(name, dataset, where)
-    if len(shape) in (1, 2) and dtype.kind in "fiu":
-        names = tuple(
-            f"{name.rpartition('/')[2]}_{index}" for index in range(shape[1] if len(shape) == 2 else 1)
-        )
-        return TopicInfo(name, "vector", shape[0], names, encoding=str(dtype))
-    return TopicInfo(name, "other", shape[0] if shape else 0, encoding=f"{dtype} {list(shape)}")
-
-
-def _image_topic(name: str, dataset: Any, where: str) -> TopicInfo:
-    shape = dataset.shape
-    if len(shape) == 4 and dataset.dtype == np.uint8 and shape[3] == 3:
-        return TopicInfo(name, "image", shape[0], width=shape[2], height=shape[1], encoding="rgb8")
-    if len(shape) == 3 and dataset.dtype == np.uint8:
-        return TopicInfo(name, "image", shape[0], width=shape[2], height=shape[1], encoding="mono8")
-    if len(shape) in (1, 2) and (
-        dataset.dtype == np.uint8 or h5py.check_vlen_dtype(dataset.dtype) == np.uint8
-    ):
-        if not shape[0]:
-            return TopicInfo(name, "image", 0, encoding="jpeg")
-        still = still_info(_still_bytes(dataset[0]), where=f"{where}: topic '{name}' frame 0")
-        return TopicInfo(
-            name, "image", shape[0], width=still.width, height=still.height, encoding=still.encoding
-        )
-    return TopicInfo(name, "other", shape[0] if shape else 0, encoding=f"{dataset.dtype} {list(shape)}")
 
 
 def _fps(attrs: Mapping[str, Any], where: str) -> tuple[Fraction, str]:
@@ -215,27 +231,25 @@ def _fps(attrs: Mapping[str, Any], where: str) -> tuple[Fraction, str]:
     if value is None:
         return Fraction(ALOHA_HZ), f"no attribute {', '.join(FPS_KEYS)}: took ALOHA's {ALOHA_HZ} Hz"
     try:
-        fps = Fraction(text_of(value))
-    except (ValueError, ZeroDivisionError):
-        fps = Fraction(0)
-    if fps <= 0:
-        raise RecordingError(f"{where}: attribute fps: expected a rate above 0 Hz, found {text_of(value)!r}")
-    return fps, ""
+        return exact_rate(value), ""
+    except (ValueError, ZeroDivisionError) as error:
+        raise RecordingError(f"{where}: attribute fps: {error}") from None
 
 
-def _meta(attrs: Mapping[str, Any], fps: Fraction, fps_note: str) -> RecordingMeta:
+def _meta(attrs: Mapping[str, Any], fps: Fraction, fps_note: str, layout: Layout) -> RecordingMeta:
     used = {*FPS_KEYS, *TASK_KEYS, *SUCCESS_KEYS, *ROBOT_KEYS, *VERSION_KEYS, "operator"}
     return RecordingMeta(
-        task=text_of(first_of(attrs, *TASK_KEYS)),
+        task=sayable(text_of(first_of(attrs, *TASK_KEYS))),
         success=truth_of(first_of(attrs, *SUCCESS_KEYS)),
-        robot=text_of(first_of(attrs, *ROBOT_KEYS)),
-        operator=text_of(attrs.get("operator")),
+        robot=sayable(text_of(first_of(attrs, *ROBOT_KEYS))),
+        operator=sayable(text_of(attrs.get("operator"))),
         robot_software_version=text_of(first_of(attrs, *VERSION_KEYS)),
         paired_by="number",
         extra={
             **{key: plain(value) for key, value in attrs.items() if key not in used},
             "fps": float(fps),
-            "missing": {},
+            "attributes": layout.attributes,
+            "missing": layout.missing,
             "notes": [fps_note] if fps_note else [],
         },
     )

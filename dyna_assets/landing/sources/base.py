@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import heapq
 import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import IO, Any
+from difflib import SequenceMatcher
+from fractions import Fraction
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import FileInfo, Folder, Message, Payload, Recording, Roles, TopicInfo
+from dyna_train.errors import ConfigError
 
 IS_ACTION = re.compile(r"leader|action|command|cmd|target", re.IGNORECASE)
+IS_LOG = re.compile(r"(^|/)(rosout|parameter_events|diagnostics|clock)(\.|$)")
+"""Topics about the software, which may hold numbers too."""
 GENERIC_PARTS = frozenset(
     {
         "observation",
@@ -32,6 +38,9 @@ GENERIC_PARTS = frozenset(
     | {"joint_states", "data"}
 )
 JOINT_PARTS = ("position", "velocity", "effort")
+MAX_HZ = 100_000
+MOST_DIMENSIONS = 4096
+"""Numbers in a value that is a vector; more of them are an array, which is no role."""
 NAME_LENGTH = 64  # what a profile allows
 TRUE_WORDS = frozenset({"true", "yes", "1", "success", "succeeded"})
 FALSE_WORDS = frozenset({"false", "no", "0", "failure", "failed", "fail"})
@@ -42,8 +51,20 @@ def text_of(value: Any) -> str:
     if isinstance(value, np.ndarray | np.generic):
         value = value.item() if value.size == 1 else value.tolist()
     if isinstance(value, bytes):
-        return value.decode("utf-8", errors="replace")
+        return decoded(value)
     return "" if value is None else str(value)
+
+
+def decoded(data: bytes) -> str:
+    """Text as its byte-order mark says, else UTF-8; other bytes stand as '\\xe9': nothing is guessed, nothing lost."""
+    marks = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+    encoding = next((name for mark, name in marks.items() if data.startswith(mark)), "utf-8")
+    return sayable(data.decode(encoding, errors="backslashreplace"))
+
+
+def sayable(text: str) -> str:
+    """The text with halves of characters, which UTF-8 cannot say, written as '\\ud800'."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def truth_of(value: Any) -> bool | None:
@@ -54,6 +75,16 @@ def truth_of(value: Any) -> bool | None:
     if word in FALSE_WORDS or word == "0.0":
         return False
     return None
+
+
+def exact_rate(value: Any) -> Fraction:
+    """A rate in Hz, exact (30, 30000/1001). Raises ValueError for what is none between 0 and MAX_HZ."""
+    text = text_of(value)
+    # a huge exponent makes a fraction that fills memory, and a float 'inf' or 0
+    rate_hz = Fraction(repr(float(text)) if "e" in text.lower() else text)
+    if not 0 < rate_hz <= MAX_HZ:
+        raise ValueError(f"expected a rate above 0 and up to {MAX_HZ:,} Hz, found {text!r}")
+    return rate_hz
 
 
 def first_of(values: Mapping[str, Any], *keys: str) -> Any:
@@ -69,7 +100,14 @@ def plain(value: Any) -> Any:
         return text_of(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
+    if isinstance(value, str):
+        return sayable(value)
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def nearest_first(name: str, names: Iterable[str]) -> list[str]:
+    """The names, those that are most like `name` first."""
+    return sorted(names, key=lambda other: (-SequenceMatcher(None, name, other).ratio(), other))
 
 
 def info_of(topics: Mapping[str, TopicInfo], topic: str, where: str, missing: Mapping[str, str]) -> TopicInfo:
@@ -80,7 +118,7 @@ def info_of(topics: Mapping[str, TopicInfo], topic: str, where: str, missing: Ma
         )
     if topic not in topics:
         raise RecordingError(
-            f"{where}: no topic '{topic}'; topics here: {', '.join(sorted(topics)) or 'none'}"
+            f"{where}: no topic '{topic}'; topics here: {', '.join(nearest_first(topic, topics)) or 'none'}"
         )
     info = topics[topic]
     if info.kind == "other":
@@ -149,7 +187,7 @@ def guess_roles(topics: Mapping[str, TopicInfo], rate_hz: float) -> Roles:
     Of a commanding arm's joints only the positions are an action: it also measures velocity and effort.
     """
     cameras = [name for name, info in topics.items() if info.kind == "image"]
-    vectors = [name for name, info in topics.items() if info.kind == "vector"]
+    vectors = [name for name, info in topics.items() if info.kind == "vector" and not IS_LOG.search(name)]
     actions = [name for name in vectors if IS_ACTION.search(name)]
     states = [name for name in vectors if name not in actions]
     actions = [name for name in actions if not _measured_beside_position(name, actions)]
@@ -201,3 +239,26 @@ def _rates(recording: Recording, wanted: Callable[[TopicInfo], bool]) -> list[fl
         if step_ns > 0:
             rates.append(1e9 / step_ns)
     return rates
+
+
+class WithoutOptions:
+    """A reader that has no options, and whose format holds nothing to ignore unless it says so."""
+
+    name: str
+    options: Mapping[str, Any] = {}
+    ignores: Mapping[str, str] = {}
+    metadata: tuple[str, ...] = ()
+
+    def configured(self, options: Mapping[str, Any], *, where: str) -> Self:
+        """Itself. Raises ConfigError for any option."""
+        if options:
+            raise ConfigError(f"{where}: reader '{self.name}' has no options, found {', '.join(options)}")
+        return self
+
+
+class KeptByName:
+    """A recording whose extra topics are kept under the names by which it lists them."""
+
+    def kept_as(self, topics: Collection[str]) -> Mapping[str, str]:
+        """Each topic -> itself."""
+        return {topic: topic for topic in topics}

@@ -1,4 +1,4 @@
-"""The ROS 2 messages of robot recordings, straight from CDR bytes: headers without touching a picture.
+"""The ROS 2 messages of pictures and joints, straight from CDR bytes: headers without touching a picture.
 
 Layout: 4 bytes of encapsulation, then fields aligned to their size counted from after those 4 bytes;
 strings and sequences have a uint32 length in front.
@@ -7,50 +7,42 @@ strings and sequences have a uint32 length in front.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
 
-import av
-import numpy as np
-from numpy.typing import NDArray
+from dyna_assets.landing.sources.message_topics import NS, BadMessage, Data
+from dyna_assets.landing.sources.picture_messages import CodedPicture, RawPicture
 
-NS = 1_000_000_000
-Vector = NDArray[np.float64]
-PIXELS = {
-    "rgb8": ("rgb24", 3),
-    "bgr8": ("bgr24", 3),
-    "mono8": ("gray", 1),
-    "rgba8": ("rgba", 4),
-    "bgra8": ("bgra", 4),
-}
-"""sensor_msgs/Image encodings that are read: (FFmpeg's name, bytes a pixel)."""
-
-
-class CdrError(ValueError):
-    """Bytes that are not the message they claim to be."""
+HEAD_BYTES = 4
+STAMP_AT = HEAD_BYTES
+"""Where the stamp lies in a message that begins with a header or a time."""
+_STAMP_END = STAMP_AT + 8
+_ORDERS = {0: ">", 1: "<"}
+_STAMPS = {code: struct.Struct(f"{order}iI") for code, order in _ORDERS.items()}
 
 
 class Cdr:
-    """A cursor over one message."""
+    """A cursor over one message. order: '<' or '>'; at: the next byte."""
 
-    def __init__(self, data: bytes) -> None:
-        if len(data) < 4 or data[0] != 0 or data[1] not in (0, 1):
-            raise CdrError(
-                f"expected plain CDR (bytes 00 00 or 00 01 first), found {data[:4].hex(' ') or 'nothing'}"
-            )
+    def __init__(self, data: Data) -> None:
         self._data = data
-        self._order = "<" if data[1] == 1 else ">"
-        self._at = 4
+        self.order = _ORDERS[_representation(data)]
+        self.at = HEAD_BYTES
 
     def number(self, code: str) -> int | float:
         """One number; code as in the struct module: 'I', 'i', 'd', 'B'."""
-        size = struct.calcsize(code)
-        self._align(size)
-        self._need(size)
-        (value,) = struct.unpack_from(self._order + code, self._data, self._at)
-        self._at += size
+        start = self.run(code, 1)
+        (value,) = struct.unpack_from(self.order + code, self._data, start)
         return value  # type: ignore[no-any-return]
+
+    def run(self, code: str, count: int) -> int:
+        """Pass `count` numbers in a row; returns where they begin."""
+        size = struct.calcsize(f"={code}")
+        if count:
+            self.at += -(self.at - HEAD_BYTES) % size
+        self._need(count * size)
+        start = self.at
+        self.at += count * size
+        return start
 
     def length(self) -> int:
         """A uint32 count."""
@@ -63,144 +55,94 @@ class Cdr:
     def take(self, size: int) -> bytes:
         """The next bytes as they are."""
         self._need(size)
-        piece = self._data[self._at : self._at + size]
-        self._at += size
+        piece = bytes(self._data[self.at : self.at + size])
+        self.at += size
         return piece
 
-    def numbers(self, code: str) -> NDArray[np.float64]:
-        """A sequence of numbers as float64 [N]; code 'd' or 'f'."""
-        count = self.length()
-        size = struct.calcsize(code)
-        if count:
-            self._align(size)
-        raw = self.take(count * size)
-        return np.frombuffer(raw, np.dtype(f"{self._order}f{size}")).astype(np.float64)
-
-    def strings(self) -> list[str]:
-        """A sequence of strings."""
-        return [self.string() for _ in range(self.length())]
-
-    def stamp_ns(self) -> int:
-        """A std_msgs/Header; its stamp in ns since the epoch, 0 if it was never set."""
-        seconds, ns = int(self.number("i")), int(self.number("I"))
+    def header(self) -> None:
+        """Pass a std_msgs/Header."""
+        self.time()
         self.string()  # frame_id
-        return seconds * NS + ns
 
-    def _align(self, size: int) -> None:
-        self._at += -(self._at - 4) % size
+    def time(self) -> None:
+        """Pass a builtin_interfaces/Time."""
+        self.run("i", 1), self.run("I", 1)
 
     def _need(self, size: int) -> None:
-        if self._at + size > len(self._data):
-            raise CdrError(
-                f"ends at byte {len(self._data):,}, a field needs bytes {self._at:,} to {self._at + size:,}"
+        if self.at + size > len(self._data):
+            raise BadMessage(
+                f"ends at byte {len(self._data):,}, a field needs bytes {self.at:,} to {self.at + size:,}"
             )
 
 
-class RawImage(NamedTuple):
-    """sensor_msgs/Image; step: bytes a row, width padding included."""
-
-    width: int
-    height: int
-    encoding: str
-    step: int
-    data: bytes
-
-    def frame(self) -> av.VideoFrame:
-        """The picture as a video frame. Raises CdrError for an encoding not in PIXELS or too few bytes."""
-        if self.encoding not in PIXELS:
-            raise CdrError(f"picture encoding '{self.encoding}', expected one of {', '.join(PIXELS)}")
-        pixels, depth = PIXELS[self.encoding]
-        row = self.width * depth
-        if self.step < row or len(self.data) != self.step * self.height:
-            raise CdrError(
-                f"{self.width}x{self.height} {self.encoding} with rows of {self.step} bytes needs "
-                f"{self.step * self.height:,} bytes, found {len(self.data):,}"
-            )
-        rows = np.frombuffer(self.data, np.uint8).reshape(self.height, self.step)[:, :row]
-        shape = (self.height, self.width) if depth == 1 else (self.height, self.width, depth)
-        return av.VideoFrame.from_ndarray(np.ascontiguousarray(rows).reshape(shape), format=pixels)
+def _representation(data: Data) -> int:
+    if len(data) < HEAD_BYTES or data[0] != 0 or data[1] not in _ORDERS:
+        found = bytes(data[:HEAD_BYTES]).hex(" ") or "nothing"
+        raise BadMessage(f"expected plain CDR (bytes 00 00 or 00 01 first), found {found}")
+    return int(data[1])
 
 
-class JointState(NamedTuple):
-    """sensor_msgs/JointState; the sequences are empty where a robot does not measure them."""
+def stamp_ns(data: Data) -> int:
+    """The stamp of a message that begins with a header or a time, in ns since the epoch; 0 if it was never set."""
+    if len(data) < _STAMP_END or data[0] or data[1] not in _STAMPS:
+        _representation(data)
+        raise BadMessage(f"ends at byte {len(data):,}, its stamp needs bytes {STAMP_AT} to {_STAMP_END}")
+    seconds, nanoseconds = _STAMPS[data[1]].unpack_from(data, STAMP_AT)
+    return int(seconds * NS + nanoseconds)
 
-    names: tuple[str, ...]
-    position: NDArray[np.float64]
-    velocity: NDArray[np.float64]
-    effort: NDArray[np.float64]
 
-
-def compressed_image(data: bytes) -> tuple[str, bytes]:
-    """sensor_msgs/CompressedImage: (format, picture bytes)."""
+def compressed_image(data: Data) -> CodedPicture:
+    """sensor_msgs/CompressedImage."""
     cdr = Cdr(data)
-    cdr.stamp_ns()
-    return cdr.string(), cdr.take(cdr.length())
+    cdr.header()
+    return CodedPicture(cdr.string(), cdr.take(cdr.length()))
 
 
-def raw_image(data: bytes) -> RawImage:
+def foxglove_coded(data: Data) -> CodedPicture:
+    """foxglove_msgs/CompressedImage and CompressedVideo."""
+    cdr = Cdr(data)
+    cdr.time()
+    cdr.string()  # frame_id
+    payload = cdr.take(cdr.length())
+    return CodedPicture(cdr.string(), payload)
+
+
+def ffmpeg_packet(data: Data) -> CodedPicture:
+    """ffmpeg_image_transport_msgs/FFMPEGPacket."""
+    cdr = Cdr(data)
+    cdr.header()
+    cdr.length(), cdr.length()  # width, height
+    encoding = cdr.string()
+    cdr.run("Q", 1), cdr.run("B", 2)  # pts, flags, is_bigendian
+    return CodedPicture(encoding, cdr.take(cdr.length()))
+
+
+def raw_image(data: Data) -> RawPicture:
     """sensor_msgs/Image."""
     cdr = Cdr(data)
-    cdr.stamp_ns()
+    cdr.header()
     height, width, encoding = cdr.length(), cdr.length(), cdr.string()
-    cdr.number("B")  # is_bigendian: nothing to swap in the 8-bit encodings
+    cdr.run("B", 1)  # is_bigendian: nothing to swap in the 8-bit encodings
     step = cdr.length()
-    return RawImage(width, height, encoding, step, cdr.take(cdr.length()))
+    return RawPicture(width, height, encoding, step, cdr.take(cdr.length()))
 
 
-def joint_state(data: bytes) -> JointState:
-    """sensor_msgs/JointState."""
+def foxglove_raw_image(data: Data) -> RawPicture:
+    """foxglove_msgs/RawImage."""
     cdr = Cdr(data)
-    cdr.stamp_ns()
-    return JointState(tuple(cdr.strings()), cdr.numbers("d"), cdr.numbers("d"), cdr.numbers("d"))
+    cdr.time()
+    cdr.string()  # frame_id
+    width, height, encoding, step = cdr.length(), cdr.length(), cdr.string(), cdr.length()
+    return RawPicture(width, height, encoding, step, cdr.take(cdr.length()))
 
 
-def _multi_array(code: str) -> Callable[[bytes], NDArray[np.float64]]:
-    def parse(data: bytes) -> NDArray[np.float64]:
-        cdr = Cdr(data)
-        for _ in range(cdr.length()):  # layout.dim
-            cdr.string(), cdr.length(), cdr.length()
-        cdr.length()  # layout.data_offset
-        return cdr.numbers(code)
-
-    return parse
-
-
-def _scalar(code: str) -> Callable[[bytes], NDArray[np.float64]]:
-    return lambda data: np.array([Cdr(data).number(code)], np.float64)
-
-
-def _fields(count: int, stamped: bool) -> Callable[[bytes], NDArray[np.float64]]:
-    def parse(data: bytes) -> NDArray[np.float64]:
-        cdr = Cdr(data)
-        if stamped:
-            cdr.stamp_ns()
-        return np.array([cdr.number("d") for _ in range(count)], np.float64)
-
-    return parse
-
-
-@dataclass(frozen=True, slots=True)
-class VectorType:
-    """A message type that is one vector; names empty: as many as the message has, numbered."""
-
-    parse: Callable[[bytes], NDArray[np.float64]]
-    stamped: bool
-    names: tuple[str, ...] = ()
-
-
-_POSE = ("x", "y", "z", "qx", "qy", "qz", "qw")
-_TWIST = ("vx", "vy", "vz", "wx", "wy", "wz")
-_WRENCH = ("fx", "fy", "fz", "tx", "ty", "tz")
-
-VECTOR_TYPES: Mapping[str, VectorType] = {
-    "std_msgs/msg/Float32MultiArray": VectorType(_multi_array("f"), False),
-    "std_msgs/msg/Float64MultiArray": VectorType(_multi_array("d"), False),
-    "std_msgs/msg/Float32": VectorType(_scalar("f"), False),
-    "std_msgs/msg/Float64": VectorType(_scalar("d"), False),
-    "geometry_msgs/msg/Pose": VectorType(_fields(7, False), False, _POSE),
-    "geometry_msgs/msg/PoseStamped": VectorType(_fields(7, True), True, _POSE),
-    "geometry_msgs/msg/Twist": VectorType(_fields(6, False), False, _TWIST),
-    "geometry_msgs/msg/TwistStamped": VectorType(_fields(6, True), True, _TWIST),
-    "geometry_msgs/msg/Wrench": VectorType(_fields(6, False), False, _WRENCH),
-    "geometry_msgs/msg/WrenchStamped": VectorType(_fields(6, True), True, _WRENCH),
+CODED_PICTURES: dict[str, Callable[[Data], CodedPicture]] = {
+    "sensor_msgs/msg/CompressedImage": compressed_image,
+    "foxglove_msgs/msg/CompressedImage": foxglove_coded,
+    "foxglove_msgs/msg/CompressedVideo": foxglove_coded,
+    "ffmpeg_image_transport_msgs/msg/FFMPEGPacket": ffmpeg_packet,
+}
+RAW_PICTURES: dict[str, Callable[[Data], RawPicture]] = {
+    "sensor_msgs/msg/Image": raw_image,
+    "foxglove_msgs/msg/RawImage": foxglove_raw_image,
 }

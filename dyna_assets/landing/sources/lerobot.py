@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -11,11 +12,24 @@ from typing import Any
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import FileInfo, Folder, RecordingRef
+from dyna_assets.landing.sources.base import MOST_DIMENSIONS, exact_rate, sayable, text_of
 from dyna_assets.landing.upload import leaves_folder
 
 INFO = "meta/info.json"
 BOOKKEEPING = frozenset({"timestamp", "frame_index", "episode_index", "index", "task_index"})
+IGNORES = {
+    "timestamp": "the clock of the rows; kept as their capture times",
+    "frame_index": "the number of the row",
+    "index": "the number of the row in the data set",
+    "episode_index": "the number of the episode; kept in its name",
+    "task_index": "the number of the task; its text is kept",
+    "language_persistent": "kept as texts with their times",
+    "language_events": "kept as texts with their times",
+}
+METADATA = ("meta/*", "images/*")
+"""Files of a data set beside those of its episodes; pictures that rows name lie in images/."""
 SUCCESS_KEYS = ("success", "is_success", "episode_success", "is_episode_successful")
+_WIDE = re.compile(r"\{[^}]*\d{4}")
 NUMBERS = ("float", "int", "uint", "bool")
 
 
@@ -32,7 +46,8 @@ class Feature:
     @property
     def is_vector(self) -> bool:
         """True for one-dimensional numbers."""
-        return self.dtype.startswith(NUMBERS) and len(self.shape) == 1
+        is_row = len(self.shape) == 1 and 0 < self.shape[0] <= MOST_DIMENSIONS
+        return self.dtype.startswith(NUMBERS) and is_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,10 @@ class DatasetInfo:
 
     def path(self, template: str, **values: Any) -> str:
         """A path template filled in. Raises RecordingError if it cannot be, or leaves the folder."""
+        if _WIDE.search(template):
+            raise RecordingError(
+                f"{self.where}: path template {template!r} asks for a name of endless length"
+            )
         try:
             path = template.format(**values)
         except (KeyError, ValueError, IndexError, AttributeError) as error:
@@ -109,7 +128,7 @@ def codebase_version(files: Mapping[str, FileInfo], folder: Folder) -> str | Non
     try:
         with folder.open(INFO) as file:
             data = json.load(file)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     return str(data.get("codebase_version", "")) if isinstance(data, dict) else ""
 
@@ -124,15 +143,13 @@ def read_info(folder: Folder) -> DatasetInfo:
             f"{where}: expected the keys {', '.join(lacking)}, found {', '.join(data) or 'none'}"
         )
     try:
-        fps = Fraction(str(data["fps"]))
+        fps = exact_rate(data["fps"])
         chunks_size = int(data.get("chunks_size", 1000))
         features = {name: _feature(name, entry) for name, entry in data["features"].items()}
-    except (ValueError, TypeError, AttributeError, KeyError, ZeroDivisionError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, ArithmeticError) as error:
         raise RecordingError(f"{where}: fps, chunks_size or features are malformed: {error!r}") from None
-    if fps <= 0 or chunks_size <= 0:
-        raise RecordingError(
-            f"{where}: expected fps and chunks_size above 0, found {data['fps']} and {chunks_size}"
-        )
+    if chunks_size <= 0:
+        raise RecordingError(f"{where}: expected chunks_size above 0, found {chunks_size}")
     return DatasetInfo(
         where=where,
         version=str(data["codebase_version"]),
@@ -156,6 +173,8 @@ def read_json(folder: Folder, name: str) -> dict[str, Any]:
         raise RecordingError(f"{folder.at(name)}: not JSON at line {error.lineno}: {error.msg}") from None
     except UnicodeDecodeError as error:
         raise RecordingError(f"{folder.at(name)}: not UTF-8 at byte {error.start}") from None
+    except (ValueError, RecursionError) as error:
+        raise RecordingError(f"{folder.at(name)}: not JSON: {error}") from None
     if not isinstance(data, dict):
         raise RecordingError(f"{folder.at(name)}: expected a JSON object, found {type(data).__name__}")
     return data
@@ -198,7 +217,8 @@ def notes_on(episodes: Collection[Episode], files: Mapping[str, FileInfo]) -> li
 
 def task_texts(value: Any) -> tuple[str, ...]:
     """An episode's tasks, which stand as a list or as one text."""
-    return tuple(map(str, value)) if isinstance(value, list) else (str(value),) if value else ()
+    texts = value if isinstance(value, list) else [value] if value else []
+    return tuple(sayable(text_of(text)) for text in texts)
 
 
 def index_of(ref: RecordingRef) -> int:
@@ -212,7 +232,7 @@ def index_of(ref: RecordingRef) -> int:
 def _feature(name: str, entry: Mapping[str, Any]) -> Feature:
     shape = tuple(int(size) for size in entry.get("shape") or (1,))
     dtype = str(entry["dtype"])
-    size = shape[0] if len(shape) == 1 else 0
+    size = shape[0] if len(shape) == 1 and shape[0] <= MOST_DIMENSIONS else 0
     given = _flat_names(entry.get("names"))
     if given and len(given) == size:
         return Feature(name, dtype, shape, tuple(given))

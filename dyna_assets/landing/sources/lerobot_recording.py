@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,12 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.recording import Folder, Message, Recording, RecordingMeta, Roles, TopicInfo
-from dyna_assets.landing.sources.base import IS_ACTION, guess_roles, info_of, merged, paired, plain
+from dyna_assets.landing.recording import (
+    Folder,
+    Message,
+    RawMessage,
+    Recording,
+    RecordingMeta,
+    Roles,
+    TopicInfo,
+)
+from dyna_assets.landing.sources.base import (
+    IS_ACTION,
+    MOST_DIMENSIONS,
+    KeptByName,
+    guess_roles,
+    info_of,
+    merged,
+    paired,
+    plain,
+)
 from dyna_assets.landing.sources.lerobot import BOOKKEEPING, DatasetInfo, Episode, Feature, VideoPart
 from dyna_assets.landing.sources.lerobot_rows import EpisodeRows
+from dyna_assets.landing.sources.lerobot_tasks import ANNOTATION, first_task, texts_of
+from dyna_assets.landing.sources.row_json import merged_rows, row_messages, row_topic
 from dyna_assets.landing.sources.video import Video, VideoInfo, pts_to_ns
 from dyna_assets.landing.stills import StillInfo, still_info
+from dyna_train.episode.channels import ExtraTopic
 from dyna_train.video.coded import CodedVideo
 
 
@@ -31,7 +52,7 @@ class Camera:
     num_frames: int
 
 
-class LeRobotRecording:
+class LeRobotRecording(KeptByName):
     """One open episode. A topic whose file is missing or damaged is in meta.extra['missing'] instead."""
 
     def __init__(
@@ -56,16 +77,17 @@ class LeRobotRecording:
         """Open what is there of an episode. Raises RecordingError only if the metadata is wrong."""
         missing: dict[str, str] = {}
         cameras = _cameras(folder, info, episode, missing)
-        rows, fault = _rows(folder, episode)
         topics = {name: _camera_topic(name, camera) for name, camera in cameras.items()}
-        for name, feature in info.features.items():
-            if name in BOOKKEEPING or feature.dtype == "video":
-                continue
-            if rows is None or name not in rows.names:
-                missing[name] = fault or f"no such column in {episode.data_file}"
-            else:
-                topics[name] = _row_topic(feature, rows, folder)
-        return cls(folder, info.fps, _meta(info, episode, missing), topics, rows, cameras)
+        with ExitStack() as stack:
+            rows, fault = _rows(folder, episode)
+            if rows is not None:
+                stack.callback(rows.close)
+            topics |= _row_topics(
+                folder, info, rows, missing, fault or f"no such column in {episode.data_file}"
+            )
+            meta = _meta(folder, info, episode, rows, missing)
+            stack.pop_all()
+        return cls(folder, info.fps, meta, topics, rows, cameras)
 
     def times(self, topic: str) -> NDArray[np.int64]:
         """Times [N] in ns since the episode's start, in presentation order. Raises RecordingError."""
@@ -92,6 +114,20 @@ class LeRobotRecording:
         camera = self._cameras.get(topic)
         return camera.video.coded() if camera else None
 
+    def extra_topics(self, topics: Collection[str]) -> list[ExtraTopic]:
+        """Rows as JSON, stored pictures as they are. Raises RecordingError, also for a video."""
+        found = [self._kept(topic) for topic in topics]
+        return [
+            ExtraTopic(info.name, info.encoding)
+            if info.kind == "image"
+            else row_topic(info.name, dtype=info.encoding)
+            for info in found
+        ]
+
+    def extras(self, topics: Collection[str]) -> Iterator[RawMessage]:
+        """The rows of `topics` merged by time. Raises RecordingError, also for a video."""
+        return merged_rows(self._raw(self._kept(topic)) for topic in topics)
+
     def close(self) -> None:
         """Release the data file."""
         if self._rows is not None:
@@ -105,6 +141,24 @@ class LeRobotRecording:
 
     def _readable(self, topic: str) -> TopicInfo:
         return info_of(self.topics, topic, self._where, self.meta.extra["missing"])
+
+    def _kept(self, topic: str) -> TopicInfo:
+        """A topic of the rows, of whatever kind; what is not listed is not readable either, which says why."""
+        info = self.topics.get(topic) or self._readable(topic)
+        if topic in self._cameras:
+            raise RecordingError(
+                f"{self._where}: topic '{topic}' is a video: give it a role under [[cameras]], or name it under "
+                "'ignore' in the source's TOML"
+            )
+        return info
+
+    def _raw(self, info: TopicInfo) -> Iterator[RawMessage]:
+        rows, name = self._episode_rows(), info.name
+        times_N = rows.times_ns(self._fps)
+        if info.kind != "image":
+            return row_messages(name, times_N, rows.values(name))
+        stills = zip(times_N.tolist(), rows.stills(name, self._folder), strict=True)
+        return (RawMessage(name, time_ns, still) for time_ns, still in stills)
 
     def _payloads(self, topic: str) -> Iterator[Any]:
         if topic in self._cameras:
@@ -132,33 +186,44 @@ class LeRobotRecording:
 
 
 def lerobot_roles(recording: Recording) -> Roles:
-    """Roles from the feature names (rewards and marks of the next step are neither); the grid is the fps."""
-    topics = {
+    """Roles from the feature names (rewards, marks of the next step and numbers are none); the grid is the fps."""
+    telling = {
         name: info
         for name, info in recording.topics.items()
-        if name.startswith("observation") or (IS_ACTION.search(name) and not name.startswith("next."))
+        if name not in BOOKKEEPING
+        and not name.startswith(("next.", ANNOTATION))
+        and not name.endswith("_index")
     }
-    return guess_roles(topics or recording.topics, float(recording.meta.extra["fps"]))
+    named = {
+        name: info
+        for name, info in telling.items()
+        if name.startswith("observation") or info.kind == "image" or IS_ACTION.search(name)
+    }
+    return guess_roles(named or telling, float(recording.meta.extra["fps"]))
 
 
-def _meta(info: DatasetInfo, episode: Episode, missing: Mapping[str, str]) -> RecordingMeta:
-    extra = {
-        **{key: plain(value) for key, value in episode.extra.items()},
-        "episode_index": episode.index,
-        "fps": float(info.fps),
-        "num_steps_listed": episode.length,
-        "tasks": list(episode.tasks),
-        "missing": missing,
-        "notes": [feature.fault for feature in info.features.values() if feature.fault],
-    }
-    task = episode.tasks[0] if episode.tasks else ""
+def _meta(
+    folder: Folder, info: DatasetInfo, episode: Episode, rows: EpisodeRows | None, missing: Mapping[str, str]
+) -> RecordingMeta:
+    notes = [feature.fault for feature in info.features.values() if feature.fault]
+    texts, unknown = texts_of(folder, episode, rows, info.fps) if rows else ([], [])
+    task = episode.tasks[0] if episode.tasks else first_task(folder, rows) if rows else ""
     return RecordingMeta(
         task=task,
         success=episode.success,
         robot=info.robot,
         paired_by="number",
         num_listed=episode.length if episode.length >= 0 else None,
-        extra=extra,
+        extra={
+            **{key: plain(value) for key, value in episode.extra.items()},
+            "episode_index": episode.index,
+            "fps": float(info.fps),
+            "num_steps_listed": episode.length,
+            "tasks": list(episode.tasks),
+            "texts": texts,
+            "missing": missing,
+            "notes": [*notes, *unknown],
+        },
     )
 
 
@@ -209,16 +274,47 @@ def _camera_topic(name: str, camera: Camera) -> TopicInfo:
     )
 
 
-def _row_topic(feature: Feature, rows: EpisodeRows, folder: Folder) -> TopicInfo:
+def _row_topics(
+    folder: Folder, info: DatasetInfo, rows: EpisodeRows | None, missing: dict[str, str], absent: str
+) -> dict[str, TopicInfo]:
+    """Every column: those that info.json declares, then the others. absent: why a declared one is missing."""
+    declared = {name: feature for name, feature in info.features.items() if feature.dtype != "video"}
+    names = rows.names if rows is not None else []
+    missing |= {name: absent for name in declared if name not in names and name not in BOOKKEEPING}
+    topics: dict[str, TopicInfo] = {}
+    if rows is None:
+        return topics
+    for name in (
+        *(name for name in declared if name in names),
+        *(name for name in names if name not in declared),
+    ):
+        try:
+            topics[name] = _row_topic(name, declared.get(name), rows, folder)
+        except RecordingError as error:
+            missing[name] = str(error)
+    return topics
+
+
+def _row_topic(name: str, feature: Feature | None, rows: EpisodeRows, folder: Folder) -> TopicInfo:
+    """Raises RecordingError if the first picture of a column of pictures is none."""
+    num_numbers, kind = rows.num_numbers(name), rows.kind(name)
+    if feature is None:
+        size = num_numbers if num_numbers and num_numbers <= MOST_DIMENSIONS else 0
+        dimensions = tuple(f"{name.rpartition('.')[2]}_{index}" for index in range(size))
+        return TopicInfo(name, "vector" if dimensions else "other", rows.num_rows, dimensions, encoding=kind)
+    shape = " x ".join(map(str, feature.shape))
     if feature.is_vector:
-        return TopicInfo(feature.name, "vector", rows.num_rows, feature.names, encoding=feature.dtype)
+        if num_numbers is not None:
+            return TopicInfo(name, "vector", rows.num_rows, feature.names, encoding=feature.dtype)
+        return TopicInfo(
+            name, "other", rows.num_rows, encoding=f"{kind}, in info.json {feature.dtype} [{shape}]"
+        )
     if feature.dtype != "image":
-        shape = " x ".join(map(str, feature.shape))
-        return TopicInfo(feature.name, "other", rows.num_rows, encoding=f"{feature.dtype} [{shape}]")
+        return TopicInfo(name, "other", rows.num_rows, encoding=f"{feature.dtype} [{shape}]")
     still = StillInfo("", 0, 0)
-    for payload in rows.stills(feature.name, folder):
-        still = still_info(payload, where=f"{rows.where}: column '{feature.name}'")
+    for payload in rows.stills(name, folder):
+        still = still_info(payload, where=f"{rows.where}: column '{name}'")
         break
     return TopicInfo(
-        feature.name, "image", rows.num_rows, width=still.width, height=still.height, encoding=still.encoding
+        name, "image", rows.num_rows, width=still.width, height=still.height, encoding=still.encoding
     )

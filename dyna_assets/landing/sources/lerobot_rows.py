@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from fractions import Fraction
 from typing import Any
 
@@ -17,8 +17,10 @@ from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.sources.base import damage_named
 from dyna_assets.landing.sources.video import GRID_TOLERANCE, MAX_S, NS, ticks_to_ns
+from dyna_assets.landing.upload import leaves_folder
 
 STILLS_AT_ONCE = 16
+ROWS_AT_ONCE = 1024
 DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
@@ -40,6 +42,7 @@ class EpisodeRows:
                 DAMAGE, lambda error: f"{where}: not readable as parquet ({error}); record or upload it again"
             ):
                 file = pq.ParquetFile(handle)
+                _refuse_twice(file.schema_arrow.names, where)
                 start, stop = _row_range(file, episode_index, where)
             return cls(where, stack.pop_all(), file, start, stop)
 
@@ -53,16 +56,46 @@ class EpisodeRows:
         """Column names."""
         return list(self._file.schema_arrow.names)
 
+    def kind(self, name: str) -> str:
+        """What a value of column `name` is, in Arrow's words."""
+        return str(self._type(name))
+
+    def num_numbers(self, name: str) -> int | None:
+        """How many numbers a value of column `name` is; 0 if that may differ by row, None if it is none."""
+        kind = self._type(name)
+        if not pa.types.is_nested(kind):
+            return 1 if _is_number(kind) else None
+        is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+        if not is_list or not _is_number(kind.value_type):
+            return None
+        return int(kind.list_size) if pa.types.is_fixed_size_list(kind) else 0
+
+    def holds_texts(self, name: str) -> bool:
+        """True if the values of column `name` are texts."""
+        kind = self._type(name)
+        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+    def values(self, name: str) -> Iterator[Any]:
+        """The values of column `name` as Python has them, row by row. Raises RecordingError."""
+        for _, column in self._batches(name, ROWS_AT_ONCE):
+            with self._damage_named(name):
+                values = column.to_pylist()
+            yield from values
+
     def vector(self, name: str) -> NDArray[np.float64]:
         """Column `name` as float64 [N, D]. Raises RecordingError naming a row without a value."""
+        if self.num_numbers(name) is None:
+            raise RecordingError(f"{self.where}: column '{name}': expected numbers, found {self.kind(name)}")
         column = self._column(name)
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
             raise RecordingError(f"{self.where}: column '{name}' has no value in row {self.start + row}")
         if not pa.types.is_nested(column.type):
             return np.asarray(column.to_numpy(zero_copy_only=False), np.float64)[:, None]
+        if not len(column):
+            return np.empty((0, self.num_numbers(name) or 0))
         lengths = np.asarray(pc.list_value_length(column))
-        if len(lengths) and (lengths != lengths[0]).any():
+        if (lengths != lengths[0]).any():
             row = int(np.flatnonzero(lengths != lengths[0])[0])
             raise RecordingError(
                 f"{self.where}: column '{name}' row {self.start + row}: expected {lengths[0]} values, "
@@ -94,27 +127,45 @@ class EpisodeRows:
 
     def stills(self, name: str, folder: Folder) -> Iterator[bytes]:
         """Encoded pictures of an image column, in row order."""
-        groups, row = _groups_of(self._file.metadata, self.start, self.stop)
-        batches = self._file.iter_batches(STILLS_AT_ONCE, row_groups=groups, columns=[name])
-        while True:
-            with damage_named(
-                DAMAGE, lambda error: f"{self.where}: column '{name}' cannot be read ({error})"
-            ):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            inside = batch.column(0).slice(max(self.start - row, 0), max(self.stop - max(row, self.start), 0))
-            for number, value in enumerate(inside, max(row, self.start)):
-                yield self._still(value.as_py(), name, number, folder)
-            row += batch.num_rows
+        for first_row, column in self._batches(name, STILLS_AT_ONCE):
+            for number, value in enumerate(column, first_row):
+                with self._damage_named(name):
+                    found = value.as_py()
+                yield self._still(found, name, number, folder)
 
     def close(self) -> None:
         """Release the file."""
         self._stack.close()
 
+    def _type(self, name: str) -> Any:
+        return self._file.schema_arrow.field(name).type
+
+    def _damage_named(self, name: str) -> AbstractContextManager[None]:
+        return damage_named(DAMAGE, lambda error: f"{self.where}: column '{name}' cannot be read ({error})")
+
+    def _batches(self, name: str, at_once: int) -> Iterator[tuple[int, Any]]:
+        """(row of the file, values from there on) of column `name`, in stretches of the episode's rows."""
+        groups, row = _groups_of(self._file.metadata, self.start, self.stop)
+        batches = self._file.iter_batches(at_once, row_groups=groups, columns=[name])
+        while True:
+            with self._damage_named(name):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            first_row, end = max(self.start, row), min(self.stop, row + batch.num_rows)
+            if first_row < end:
+                yield first_row, batch.column(0).slice(first_row - row, end - first_row)
+            row += batch.num_rows
+
     def _still(self, value: Any, name: str, row: int, folder: Folder) -> bytes:
         if isinstance(value, dict):
-            value = value.get("bytes") or _file_bytes(folder, value.get("path"))
+            path = value.get("path")
+            if path and not value.get("bytes") and leaves_folder(path):
+                raise RecordingError(
+                    f"{self.where}: column '{name}' row {row}: its picture lies at {path!r}, outside the data set; "
+                    "copy it into the data set"
+                )
+            value = value.get("bytes") or _file_bytes(folder, path)
         if not isinstance(value, bytes):
             raise RecordingError(
                 f"{self.where}: column '{name}' row {row}: expected a stored picture, found none"
@@ -123,9 +174,19 @@ class EpisodeRows:
 
     def _column(self, name: str) -> Any:
         groups, first_row = _groups_of(self._file.metadata, self.start, self.stop)
-        with damage_named(DAMAGE, lambda error: f"{self.where}: column '{name}' cannot be read ({error})"):
+        with self._damage_named(name):
             table = self._file.read_row_groups(groups, columns=[name])
         return table.column(0).slice(self.start - first_row, self.num_rows).combine_chunks()
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _refuse_twice(names: Sequence[str], where: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RecordingError(f"{where}: column '{twice[0]}' stands more than once; give each its own name")
 
 
 def _row_range(file: Any, episode_index: int, where: str) -> tuple[int, int]:

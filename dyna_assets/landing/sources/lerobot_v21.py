@@ -9,8 +9,10 @@ from typing import Any
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import FileInfo, Folder, Recording, RecordingRef, Roles
-from dyna_assets.landing.sources.base import first_of, truth_of
+from dyna_assets.landing.sources.base import WithoutOptions, first_of, truth_of
 from dyna_assets.landing.sources.lerobot import (
+    IGNORES,
+    METADATA,
     SUCCESS_KEYS,
     DatasetInfo,
     Episode,
@@ -29,11 +31,13 @@ EPISODES = "meta/episodes.jsonl"
 TASKS = "meta/tasks.jsonl"
 
 
-class LeRobotV21Reader:
+class LeRobotV21Reader(WithoutOptions):
     """Data sets whose info.json says codebase_version v2.0 or v2.1."""
 
     name = "lerobot_v21"
     looks_for = "meta/info.json with codebase_version v2.0 or v2.1"
+    ignores: Mapping[str, str] = IGNORES
+    metadata = METADATA
 
     def matches(self, files: Mapping[str, FileInfo], folder: Folder) -> bool:
         """True if info.json says so, or is there and broken."""

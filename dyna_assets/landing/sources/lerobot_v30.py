@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import FileInfo, Folder, Recording, RecordingRef, Roles
-from dyna_assets.landing.sources.base import damage_named, files_with, first_of, truth_of
+from dyna_assets.landing.sources.base import WithoutOptions, damage_named, files_with, first_of, truth_of
 from dyna_assets.landing.sources.lerobot import (
+    IGNORES,
+    METADATA,
     SUCCESS_KEYS,
     DatasetInfo,
     Episode,
@@ -32,11 +34,13 @@ EPISODES = "meta/episodes"
 LISTED = frozenset({"episode_index", "tasks", "length", "dataset_from_index", "dataset_to_index"})
 
 
-class LeRobotV30Reader:
+class LeRobotV30Reader(WithoutOptions):
     """Data sets whose info.json says codebase_version v3.x."""
 
     name = "lerobot_v30"
     looks_for = "meta/info.json with codebase_version v3.0"
+    ignores: Mapping[str, str] = IGNORES
+    metadata = METADATA
 
     def matches(self, files: Mapping[str, FileInfo], folder: Folder) -> bool:
         """True if info.json says so."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import FileInfo, Folder, RecordingRef, describe_files
-from dyna_assets.landing.sources.base import files_with
+from dyna_assets.landing.sources.base import WithoutOptions, files_with
 from dyna_assets.landing.upload import landed_files
 
 
-class OneFileReader:
+class OneFileReader(WithoutOptions):
     """A folder of files with one of `suffixes`, each of them a recording named after its file."""
 
     suffixes: tuple[str, ...]

@@ -1,0 +1,39 @@
+"""The commands that look at labels: drift."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from dyna_assets.commands.shared import AsJson, open_workspace, print_rows
+from dyna_train.program import Exit
+
+
+def drift(
+    robot: Annotated[
+        str | None, typer.Option(help="Only this robot. Robots without a name go by their source's.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare every session's lags and offsets with its robot's other sessions, the farthest first.
+
+    Exits 1 if a session differs.
+    """
+    from dyna_assets.labels.drift import compare, find_alarms, read_sessions
+
+    sessions = read_sessions(open_workspace().warehouse, robot)
+    compared = sorted(compare(sessions), key=lambda one: -abs(one.z))
+    rows = [
+        {**asdict(one.session), "baseline": one.baseline, "z": one.z, "alarm": one.is_alarm}
+        for one in compared
+    ]
+    print_rows(rows, as_json, title="drift")
+    alarms = find_alarms(sessions)
+    if not as_json:
+        typer.echo(f"{len(compared)} of {len(sessions)} sessions have others of their robot to compare with")
+        for alarm in alarms:
+            typer.echo(f"alarm: {alarm.says}")
+    if alarms:
+        raise typer.Exit(Exit.WARNING)

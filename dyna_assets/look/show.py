@@ -1,0 +1,63 @@
+"""Pages of what a workspace holds: everything between a name and a picture."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+from PIL import Image
+
+from dyna_assets.catalog.rows import shard_number
+from dyna_assets.look.facts import PageFacts
+from dyna_assets.look.find import find_episode
+from dyna_assets.look.gather import page_facts, shard_facts
+from dyna_assets.look.limits import LimitsOf, limits_of_sources
+from dyna_assets.look.page import draw_page
+from dyna_assets.look.shard_page import OpenEpisode, draw_shard_page
+from dyna_assets.quality.policy import policy_in_force
+from dyna_assets.settings import Settings
+from dyna_assets.workspace import Workspace
+from dyna_train.episode.address import episode_path, shard_key
+from dyna_train.episode.reader import Episode
+from dyna_train.errors import BadInput, EpisodeError
+from dyna_train.files import open_store
+
+
+def episode_page(workspace: Workspace, text: str) -> Image.Image:
+    """The page of the episode that `text` means; see `find_episode`. A file that cannot be read stands on it.
+
+    Raises CurationError for no or more than one such episode.
+    """
+    number = find_episode(workspace.warehouse, text)
+    facts = page_facts(workspace.warehouse, number, _limits(workspace))
+    if not facts.content_hash:
+        return draw_page(None, facts)
+    try:
+        with opener(workspace.settings)(facts) as episode:
+            return draw_page(episode, facts)
+    except EpisodeError as error:
+        return draw_page(None, facts.with_failure("episode file", str(error)))
+
+
+def shard_page(workspace: Workspace, key: str, most: int) -> Image.Image:
+    """The page of a shard with its `most` worst episodes. Raises BadInput for a key that is none."""
+    try:
+        number = shard_number(key)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    shard = shard_facts(workspace.warehouse, number, _limits(workspace), most=most)
+    return draw_shard_page(shard, opener(workspace.settings))
+
+
+def opener(settings: Settings) -> OpenEpisode:
+    """Opens the episode files of a lake."""
+
+    def open_episode(facts: PageFacts) -> AbstractContextManager[Episode]:
+        path = episode_path(shard_key(facts.shard), facts.episode_id, facts.content_hash)
+        uri = f"{settings.lake}/{path}"
+        return Episode.open(uri, open_store(uri, **settings.storage_options(uri))[0])
+
+    return open_episode
+
+
+def _limits(workspace: Workspace) -> LimitsOf:
+    return limits_of_sources(policy_in_force(workspace.catalog.active_policy()), workspace.sources())
