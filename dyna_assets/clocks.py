@@ -27,6 +27,9 @@ NOMINAL_PPM = 1000.0
 
 _FIRST_WINDOW = 32
 _BLOCKS = 32
+_KEEN_WINDOW, _MOST_RATES = 128, 4096  # messages and rates that are tried on each other
+_PLAIN = 0.18  # periods: messages so near to a lattice, as a root mean square, surely keep to it
+_AS_NEAR = 1.2  # slots that leave residuals so many times the least explain the messages as well
 _OUTLYING = 5.0  # standard deviations from which a message says nothing of the lattice
 _NTSC_HZ = (24.0, 30.0, 60.0, 120.0)  # rates of video that also exist at 1000/1001 of them
 
@@ -108,22 +111,17 @@ def clock_facts(times_N: NDArray[np.int64], start_ns: int) -> dict[str, Any]:
 
 
 def fit_lattice(times_N: NDArray[np.int64]) -> Lattice:
-    """The lattice of ascending times, by least squares over the slots that the messages fall into."""
+    """The lattice of ascending times, by least squares over the slots that the messages fall into.
+
+    Which message has which slot is tried in several ways: one each, as if none were lost, and the nearest slot for
+    two guesses of the period. The one whose messages are nearest to their instants, in periods, is taken.
+    """
     if not len(times_N):
         return Lattice(0.0, 0.0, np.empty(0), np.empty(0))
     since_s_N = difference_s(times_N, times_N[0])
-    period_s = _typical_period_s(np.diff(since_s_N))
-    if not period_s:
+    if not since_s_N[-1]:
         return Lattice(0.0, 0.0, np.zeros(len(times_N)), np.zeros(len(times_N)))
-    # Window by window, so that the slots are right before an error of the period grows to half of one; from the
-    # middle, because sensors are at their oddest when they start.
-    middle, half = len(times_N) // 2, _FIRST_WINDOW // 2
-    offset_s, is_whole = float(since_s_N[middle]), False
-    while not is_whole:
-        window = slice(max(0, middle - half), middle + half)
-        is_whole, half = half > middle, 2 * half
-        slots = np.rint((since_s_N[window] - offset_s) / period_s)
-        offset_s, period_s = _line(slots, since_s_N[window], offset_s, period_s)
+    slots, offset_s, period_s = _best_line(since_s_N)
     ordinary = _ordinary(since_s_N - offset_s - slots * period_s)
     offset_s, period_s = _line(slots[ordinary], since_s_N[ordinary], offset_s, period_s)
     slots_N = np.rint((since_s_N - offset_s) / period_s)
@@ -173,13 +171,67 @@ def _longest_rising(period_s: Seconds, num_messages: int) -> slice:
     return slice(int(cuts[longest]), int(cuts[longest + 1]))
 
 
+def _best_line(since_s_N: Seconds) -> tuple[Seconds, float, float]:
+    """(slots, offset, period) of the lattice that the messages keep to best; see `fit_lattice`."""
+    index = np.arange(len(since_s_N), dtype=np.float64)
+    mean_s = float(since_s_N[-1]) / (len(since_s_N) - 1)
+    guesses_s = (_typical_period_s(np.diff(since_s_N)), _keenest_period_s(since_s_N))
+    found = [
+        (index, *_line(index, since_s_N, 0.0, mean_s)),
+        *(_nearest_slots(since_s_N, guess_s) for guess_s in guesses_s),
+    ]
+    away = [
+        float(np.sqrt(np.mean((since_s_N - offset_s - slots * period_s) ** 2))) / period_s
+        for slots, offset_s, period_s in found
+    ]
+    # Wrong slots leave residuals of all sizes, 0.29 periods; jitter of nearly half a period is hardly better. A queue
+    # that is read in batches comes somewhat near to several lattices: only a plain one tells that messages were lost.
+    least = min(away) if away[-1] <= _PLAIN else min(away[:-1])
+    return next(line for line, far in zip(found, away, strict=True) if far <= _AS_NEAR * least)
+
+
+def _nearest_slots(since_s_N: Seconds, period_s: float) -> tuple[Seconds, float, float]:
+    """(slots, offset, period) where each message has the slot nearest to it, starting from a guess of the period."""
+    # Window by window, so that the slots are right before an error of the period grows to half of one; from the
+    # middle, because sensors are at their oddest when they start.
+    middle, half = len(since_s_N) // 2, _FIRST_WINDOW // 2
+    offset_s, is_whole = float(since_s_N[middle]), False
+    while not is_whole:
+        window = slice(max(0, middle - half), middle + half)
+        is_whole, half = half > middle, 2 * half
+        offset_s = _anchor_s(since_s_N[window], offset_s, period_s)
+        slots = np.rint((since_s_N[window] - offset_s) / period_s)
+        offset_s, period_s = _line(slots, since_s_N[window], offset_s, period_s)
+    return slots, offset_s, period_s
+
+
+def _anchor_s(since_s: Seconds, offset_s: float, period_s: float) -> float:
+    """`offset_s` moved to the middle of the messages, as on a circle of one period: no single one decides."""
+    turns = np.exp(2j * np.pi * ((since_s - offset_s) / period_s))
+    return offset_s + float(np.angle(turns.sum())) / (2 * np.pi) * period_s
+
+
 def _typical_period_s(period_s: Seconds) -> float:
-    """The mean of the periods around the median: exact where stamps are rounded, blind to lost messages."""
+    """The mean of the periods around the median: exact where stamps are rounded, blind to a few lost messages."""
     forward_s = period_s[period_s > 0]
-    if not len(forward_s):
-        return 0.0
     median_s = float(np.quantile(forward_s, 0.5, method="lower"))  # one of them, so that some lie around it
     return float(forward_s[(forward_s > median_s / 2) & (forward_s < 1.5 * median_s)].mean())
+
+
+def _keenest_period_s(since_s_N: Seconds) -> float:
+    """The period on whose circle the middle messages lie closest together: also where most of them were lost."""
+    middle, half = len(since_s_N) // 2, _KEEN_WINDOW // 2
+    window_s = since_s_N[max(0, middle - half) : middle + half]
+    window_s = window_s if window_s[-1] > window_s[0] else since_s_N
+    forward_s = np.diff(window_s)[np.diff(window_s) > 0]
+    short_s, median_s = np.quantile(forward_s, [0.1, 0.5])  # one of the short ones is a single period
+    span_s = window_s[-1] - window_s[0]
+    # Losses only ever lower the mean rate; below it are the rates of a queue's reads.
+    lowest_hz = max(0.7 / median_s, 0.97 * len(forward_s) / span_s)
+    num_rates = np.clip((1.3 / short_s - lowest_hz) * 4 * span_s, 1, _MOST_RATES)
+    rates_hz = lowest_hz + np.arange(int(num_rates)) / (4 * span_s)
+    together = np.abs(np.exp(2j * np.pi * np.outer(rates_hz, window_s - window_s[0])).sum(axis=1))
+    return float(1 / rates_hz[np.argmax(together)])
 
 
 def _spread_s(residual_s: Seconds) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
 
 from dyna_assets.curation.curate import CORPUS, CURRENT_VERDICTS, READS
 from dyna_assets.quality import CHECKS, measured_of
+from dyna_assets.quality.policy import with_notes
 from dyna_assets.warehouse.store import Warehouse
 
 
@@ -70,13 +70,13 @@ def rejections(warehouse: Warehouse) -> list[Rejection]:
             WITH current AS (
                 SELECT * FROM version_stamps QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, step)
             ), found AS (
-                SELECT verdicts.episode_id, 'gate_' || verdicts.gate AS step, verdicts.rejected, qc_evidence.details
+                SELECT verdicts.episode_id, 'gate_' || verdicts.gate AS step, qc_evidence.details
                 FROM ({CURRENT_VERDICTS}) AS verdicts JOIN qc_evidence
                 ON verdicts.episode_id = qc_evidence.episode_id AND verdicts.gate = qc_evidence.gate
                     AND verdicts.evidence_seq = qc_evidence.seq
                 WHERE verdicts.seq <> verdicts.evidence_seq AND verdicts.verdict = 'reject'
             )
-            SELECT episode_id, source, name, step, status, run_id, reason, rejected, details
+            SELECT episode_id, source, name, step, status, run_id, reason, details
             FROM current LEFT JOIN found USING (episode_id, step) WHERE status <> 'ok' ORDER BY episode_id, step
             """
         ).fetchall()
@@ -86,10 +86,9 @@ def rejections(warehouse: Warehouse) -> list[Rejection]:
     ]
 
 
-def _with_notes(reason: str, rejected: Sequence[str] | None, details: str | None) -> str:
-    """A reason that was written without reading notes, with them."""
-    notes = [_note(check, details) for check in rejected or () if details]
-    return ": ".join([reason, "; ".join(notes)]) if any(notes) else reason
+def _with_notes(reason: str, details: str | None) -> str:
+    """A reason that was written without reading notes, if there are `details` to read, with them."""
+    return with_notes(reason, lambda check: _note(check, details)) if details else reason
 
 
 def warnings(warehouse: Warehouse, source: str) -> list[tuple[str, int, str]]:

@@ -88,7 +88,7 @@ def release(
 
 
 def retry(name: Upload) -> None:
-    """Look at a quarantined upload anew, as if it had just landed."""
+    """Look at a quarantined upload anew, at its hashes too. Exit code 1 if it is still wrong."""
     from dyna_assets.landing.quarantine import retry as look_again
     from dyna_assets.landing.quarantine import upload_named
     from dyna_assets.landing.register import utc_now

@@ -9,18 +9,19 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 from pydantic import Field, field_validator
 
+from dyna_assets.curation.valid_steps import SPANS, statistics
 from dyna_assets.errors import CurationError
 from dyna_assets.quality import CHECKS
 from dyna_assets.settings import Settings
 from dyna_assets.stamps import STEPS
-from dyna_assets.warehouse.store import Warehouse, fetch
+from dyna_assets.warehouse.store import Warehouse, batches, fetch
 from dyna_train.config import Config
 from dyna_train.files import put_file
 from dyna_train.manifest import (
@@ -28,9 +29,7 @@ from dyna_train.manifest import (
     Features,
     Manifest,
     ManifestInfo,
-    Statistics,
     Totals,
-    VectorStatistics,
     gop_tables_path,
     write_manifest,
 )
@@ -87,12 +86,6 @@ LEFT JOIN labelled USING (episode_id)
 what was there before. `num_checked` of `num_checks`: quality checks that measured something, of all there are.
 """
 
-_SPANS = (
-    "CASE WHEN len(valid_starts) > 0 THEN list_zip(valid_starts, valid_ends) "
-    "ELSE list_zip([0], [num_steps]) END"
-)
-"""(first step, step after the last) of an episode's valid stretches; one that lists none is valid all over."""
-
 READS = ("episodes", "gop_tables", "verdicts", "labels", "version_stamps")
 _STRETCH_ROWS = 16_384
 """Rows whose GOP tables are looked up at once: some 40 MB, whatever the size of the manifest."""
@@ -129,7 +122,7 @@ class CurationSpec(Config):
         eligible = f"SELECT * FROM ({CORPUS}) WHERE {passing}duration_s >= {self.min_duration_s}"
         chosen = f"SELECT * FROM ({eligible})\nWHERE {self.where}"
         long_enough = f"span[2] > span[1] AND (span[2] - span[1]) / rate_hz >= {self.min_duration_s}"
-        spans = f"list_filter({_SPANS}, lambda span: {long_enough})"
+        spans = f"list_filter({SPANS}, lambda span: {long_enough})"
         return (
             "SELECT * EXCLUDE (spans, span), span[1] AS start_step, span[2] - span[1] AS num_valid\nFROM (\n"
             "SELECT *, unnest(spans) AS span, unnest(range(len(spans))) AS stretch\n"
@@ -174,8 +167,8 @@ def curate(
 ) -> Curated:
     """Build the manifest at `path` from the newest version of each table.
 
-    Raises CurationError if nothing is selected, the condition is not SQL over the corpus, or the selected
-    episodes do not share cameras, dimensions and rate, which one batch must.
+    Raises CurationError if nothing is selected, the condition is not SQL over the corpus, the selected episodes
+    do not share cameras, dimensions and rate, which one batch must, or some hold values that are no numbers.
     """
     began = time.perf_counter()
     pinned = [warehouse.pin(table) for table in READS]
@@ -188,9 +181,7 @@ def curate(
         name=spec.name,
         root=lake,
         features=features,
-        statistics=Statistics(
-            state=_statistics(connection, "state"), action=_statistics(connection, "action")
-        ),
+        statistics=statistics(connection, spec.name),
         query=spec.query,
         table_versions={table.name: table.version for table in pinned},
     )
@@ -269,38 +260,8 @@ def _features(connection: duckdb.DuckDBPyConnection, spec: CurationSpec) -> Feat
     )
 
 
-def _statistics(connection: duckdb.DuckDBPyConnection, vector: str) -> VectorStatistics:
-    """Statistics over all steps of the selected episodes, invalid ones too, from their own moments.
-
-    Means and squared distances are combined as in Chan, Golub and LeVeque (1979), which, unlike sums of
-    squares, does not cancel where the mean is large against the spread.
-    """
-    num = 0
-    mean_D = m2_D = low_D = high_D = np.empty(0)
-    moments_of = f"{vector}_mean, {vector}_m2, {vector}_min, {vector}_max"
-    query = f"SELECT num_steps, {moments_of} FROM selected WHERE stretch = 0"
-    for batch in _batches(connection, query):
-        n_E, *moments = (np.array(batch.column(k).to_pylist(), dtype=np.float64) for k in range(5))
-        mean_ED, m2_ED, low_ED, high_ED = moments
-        total = num + n_E.sum()
-        if num == 0:
-            mean_D, m2_D = np.zeros(mean_ED.shape[1]), np.zeros(mean_ED.shape[1])
-            low_D, high_D = np.full_like(mean_D, np.inf), np.full_like(mean_D, -np.inf)
-        combined_D = (num * mean_D + n_E @ mean_ED) / total
-        m2_D = m2_D + m2_ED.sum(0) + num * (mean_D - combined_D) ** 2 + n_E @ (mean_ED - combined_D) ** 2
-        mean_D, num = combined_D, total
-        low_D, high_D = np.minimum(low_D, low_ED.min(0)), np.maximum(high_D, high_ED.max(0))
-    std_D = np.sqrt(m2_D / max(num, 1))
-    return VectorStatistics(
-        mean=tuple(mean_D.tolist()),
-        std=tuple(std_D.tolist()),
-        min=tuple(low_D.tolist()),
-        max=tuple(high_D.tolist()),
-    )
-
-
 def _rows(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatch]:
-    return _batches(
+    return batches(
         connection,
         "SELECT source AS dataset, shard, episode_id, ('0x' || left(content_hash, 16))::UBIGINT AS content_hash, "
         "start_step, num_valid AS num_steps, coalesce(task, '') AS task FROM selected",
@@ -320,7 +281,7 @@ def _gop_tables(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatc
             str(row["bucket"]) for row in fetch(connection, f"SELECT DISTINCT bucket {asked}")
         )
         last = -1
-        for batch in _batches(
+        for batch in batches(
             connection,
             f"""
             WITH asked AS MATERIALIZED (SELECT rowid AS place, shard, episode_id, content_hash {asked}),
@@ -332,11 +293,6 @@ def _gop_tables(connection: duckdb.DuckDBPyConnection) -> Iterator[pa.RecordBatc
             place_R = batch.column("place").to_numpy()
             yield batch.filter(pa.array(np.diff(place_R, prepend=last) != 0)).select(["tracks", "gop_table"])
             last = place_R[-1]
-
-
-def _batches(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[pa.RecordBatch]:
-    """The result of a query in record batches, streamed."""
-    yield from cast(pa.RecordBatchReader, connection.sql(query).to_arrow_reader(65_536))
 
 
 def _one(connection: duckdb.DuckDBPyConnection, query: str) -> Any:

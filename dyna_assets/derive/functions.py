@@ -90,11 +90,21 @@ def action_delta(inputs: tuple[Signal, ...], options: DeltaOptions) -> Signal:
     if (len(action.names), action.units) != (len(state.names), state.units):
         raise refused(
             f"the action has {len(action.names)} dimensions in {_listed(action.units)}, the state "
-            f"{len(state.names)} in {_listed(state.units)}; they must be alike, in the same order"
+            f"{len(state.names)} in {_listed(state.units)}; they must be alike, "
+            f"in the same order{_units_hint(action, state)}"
         )
     valid_T = action.valid_T & state.valid_T
     delta_TD = turning.shorter(action.values_TD - state.values_TD) * valid_T[:, None]
     return Signal(delta_TD, np.maximum(action.times_T, state.times_T), valid_T, action.names, action.units)
+
+
+def _units_hint(action: Signal, state: Signal) -> str:
+    """What to write in the source's TOML where only one of the two has units."""
+    if len(action.names) != len(state.names) or any(action.units) == any(state.units):
+        return ""
+    table, units = ("actions", state.units) if any(state.units) else ("states", action.units)
+    written = f'"{units[0]}"' if len(set(units)) == 1 else "[" + ", ".join(f'"{u}"' for u in units) + "]"
+    return f". Write units = {written} under the [[{table}]] of that name"
 
 
 def _fresh(signal: Signal) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dyna_assets.derive import check_derived
 from dyna_assets.labels.options import LabelOptions
-from dyna_assets.quality.registry import Limits, known_check
+from dyna_assets.quality.registry import Limits, known_limits
 from dyna_train.config import Config
 from dyna_train.errors import ConfigError
 from dyna_train.video.encode import QUALITIES, Quality
@@ -134,9 +134,7 @@ class SourceProfile(Config):
     @field_validator("gates")
     @classmethod
     def _of_known_checks(cls, gates: Mapping[str, Limits]) -> Mapping[str, Limits]:
-        for name in gates:
-            known_check(name)
-        return gates
+        return known_limits(gates)
 
     def use_of(self, name: str) -> Literal["role", "extra", "ignored", "unmapped"]:
         """What becomes of a topic, column or file of this name (patterns as in a shell)."""

@@ -65,13 +65,13 @@ def retry(
     versions: str,
     now: datetime,
 ) -> Registration:
-    """Look at a quarantined upload anew, as if it had just landed.
+    """Look at a quarantined upload anew, at its hashes too, which a run may have found wrong.
 
     Raises UploadError if it is not quarantined, not there, or still arriving.
     """
     upload = _waiting(source, settings, row, now)
     done = Registration()
-    register_upload(catalog, source, upload, settings, versions=versions, now=now, done=done)
+    register_upload(catalog, source, upload, settings, versions=versions, now=now, done=done, is_touched=True)
     return done
 
 

@@ -149,7 +149,8 @@ def register_upload(
 ) -> None:
     """Register one upload that is committed or ready, or quarantine it; `done` learns of it.
 
-    is_touched: it was registered, and its files look otherwise now; their hashes, if it has any, are looked at again.
+    is_touched: it was registered, and its files look otherwise now, or a person asks; their hashes, if it has any, are
+    looked at again.
     """
     upload, name = listed.read(), _name(source, listed)
     try:

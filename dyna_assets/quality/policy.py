@@ -35,7 +35,7 @@ from dyna_assets.quality.registry import (
     Limits,
     Measured,
     checks_of,
-    known_check,
+    known_limits,
 )
 from dyna_train.config import Config, load_config, parse_config
 from dyna_train.errors import ConfigError
@@ -58,9 +58,7 @@ class Policy(Config):
     @field_validator("checks")
     @classmethod
     def _of_known_checks(cls, checks: Gates) -> Gates:
-        for name in checks:
-            known_check(name)
-        return checks
+        return known_limits(checks)
 
     @property
     def label(self) -> str:
@@ -143,9 +141,23 @@ def judge(
     )
 
 
+def with_notes(reason: str, note_of: Callable[[str], str]) -> str:
+    """A reason as SQL writes it, with what `judge` says in place of a value: note_of gives a check's note, or ''."""
+    return "; ".join(_with_note(clause, note_of) for clause in reason.split("; "))
+
+
+def _with_note(clause: str, note_of: Callable[[str], str]) -> str:
+    check, _, said = clause.partition(": ")
+    note, limit_at = note_of(check), said.rfind(_LIMIT)
+    return f"{check}: {note}{said[limit_at:]}" if note and limit_at >= 0 else clause
+
+
+_LIMIT = " (rejected "
+
+
 def _limit_text(rule: Check, limits: Limits) -> str:
     """The end of a rejection's reason; '' for limits that never reject."""
-    return "" if limits.reject is None else f" (rejected {rule.worse} {limits.reject:g} {rule.unit})"
+    return "" if limits.reject is None else f"{_LIMIT}{rule.worse} {limits.reject:g} {rule.unit})"
 
 
 # The same judgement in SQL. What is rare is asked for last: a row that is within all limits builds no lists.

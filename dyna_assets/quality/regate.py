@@ -80,8 +80,8 @@ def regate(
     """Make `policy` the active one and bring every current verdict and stamp in line with it.
 
     sources: source -> its own limits. text: the policy's TOML, which the catalog keeps. dry_run: only count.
-    Raises ConfigError if other limits were applied under the same name and version, ShardBusy if runs kept
-    writing to shards that had to be changed; doing it again does what is left.
+    Raises ConfigError if the name is the built-in policy's, or if other limits were applied under the same name and
+    version; ShardBusy if runs kept writing to shards that had to be changed; doing it again does what is left.
     """
     began = time.perf_counter()
     _check_signature(catalog, policy)
@@ -110,25 +110,35 @@ def regate(
 def policy_text(catalog: Catalog, asked: str) -> tuple[Policy, str]:
     """The policy that a person means, and its TOML: a file, the name of one that was applied before, '' the active one.
 
+    'default' is the built-in one, always.
+
     Raises ConfigError for a file that is wrong, and for a name that nobody applied.
     """
     if asked.endswith(".toml"):
         policy = load_policy(asked)
         return policy, Path(asked).read_text(encoding="utf-8")
+    if asked == DEFAULT.name:
+        return DEFAULT, DEFAULT_TEXT
     applied = {row.name: row for row in reversed(catalog.policies())}  # of one name, the latest
     row = applied.get(asked) if asked else catalog.active_policy()
     if row is not None:
         return policy_in_force(row), row.text
-    if asked not in ("", DEFAULT.name):
+    if asked:
         known = ", ".join(sorted({*applied, DEFAULT.name}))
         raise ConfigError(f"no policy '{asked}' was applied before; there are {known}. Or name a .toml file")
     return DEFAULT, DEFAULT_TEXT
 
 
 def _check_signature(catalog: Catalog, policy: Policy) -> None:
-    """Refuse a policy whose name and version already signed other verdicts."""
-    known = [(DEFAULT.label, DEFAULT_TEXT)]
-    known += [(f"{row.name}@{row.version}", row.text) for row in catalog.policies()]
+    """Refuse a policy whose name and version already signed other verdicts, or whose name is the built-in one's."""
+    if policy == DEFAULT:
+        return
+    if policy.name == DEFAULT.name:
+        raise ConfigError(
+            f"policy {policy.label}: '{DEFAULT.name}' is the built-in policy, where every check keeps its own limits. "
+            "Give yours another name"
+        )
+    known = [(f"{row.name}@{row.version}", row.text) for row in catalog.policies()]
     for label, text in known:
         if label == policy.label and parse_policy(text, where=f"policy {label}").checks != policy.checks:
             raise ConfigError(

@@ -122,3 +122,16 @@ def known_check(name: str) -> str:
         hint = f"did you mean '{near[0]}'?" if near else f"checks are {', '.join(sorted(CHECKS))}"
         raise ValueError(f"no check is called '{name}'; {hint}")
     return name
+
+
+def known_limits(limits: Mapping[str, Limits]) -> Mapping[str, Limits]:
+    """The limits, if each is of a known check and warns before it rejects. Raises ValueError naming what is not."""
+    for name, here in limits.items():
+        rule = CHECKS[known_check(name)]
+        if here.warn is not None and here.reject is not None and rule.is_beyond(here.warn, here.reject):
+            raise ValueError(
+                f"'{name}' gets worse {rule.worse} a limit, so that with warn = {here.warn:g} and "
+                f"reject = {here.reject:g} it would never warn; expected "
+                f"warn {'<=' if rule.worse == 'above' else '>='} reject. Exchange the two"
+            )
+    return limits

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dyna_assets.quality.evidence import measure
 from dyna_assets.quality.policy import judge
@@ -98,15 +99,29 @@ def gop_table_row(row: Row, header: EpisodeHeader, made: EpisodeFile) -> dict[st
 
 
 def _vector_sums(tracks: Tracks, plan: Alignment, role: str) -> dict[str, Any]:
-    """Names and moments of all vectors of one role, in header order, float64 over the episode's steps."""
+    """Names and moments of all vectors of one role, in header order, float64 over the episode's valid steps.
+
+    Invalid steps hold fillers and are never trained on. Without a valid step there are no moments: empty lists.
+    """
     names = [track.name for track in tracks.vectors if track.role == role]
     parts = [plan.vectors[f"{role}/{name}"][0].astype(np.float64) for name in names]
     values_TD = np.concatenate(parts, axis=1) if parts else np.empty((plan.num_steps, 0))
-    mean_D = values_TD.mean(axis=0)
     return {
         f"{role}_names": list(getattr(Features.of(tracks), role)),
-        f"{role}_mean": mean_D.tolist(),
-        f"{role}_m2": ((values_TD - mean_D) ** 2).sum(axis=0).tolist(),
-        f"{role}_min": values_TD.min(axis=0).tolist(),
-        f"{role}_max": values_TD.max(axis=0).tolist(),
+        **{f"{role}_{moment}": values for moment, values in _moments(values_TD[plan.valid_T]).items()},
+    }
+
+
+def _moments(values_TD: NDArray[np.float64]) -> dict[str, list[float]]:
+    """Mean, sum of squared distances from it, least and greatest of each dimension; NaN where one is no number."""
+    if not len(values_TD):
+        return {"mean": [], "m2": [], "min": [], "max": []}
+    with np.errstate(invalid="ignore"):  # infinity - infinity
+        mean_D = values_TD.mean(axis=0)
+        m2_D = ((values_TD - mean_D) ** 2).sum(axis=0)
+    return {
+        "mean": mean_D.tolist(),
+        "m2": m2_D.tolist(),
+        "min": values_TD.min(axis=0).tolist(),
+        "max": values_TD.max(axis=0).tolist(),
     }

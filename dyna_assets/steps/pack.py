@@ -154,7 +154,8 @@ def write_episode(
         for item in heapq.merge(*lines, key=lambda item: item.time_ns):
             if isinstance(item, RawMessage):
                 time_ns = item.time_ns + plan.shift_ns
-                writer.add_extra(item.topic, time_ns, time_ns, item.data, kept[item.topic])
+                log_ns = int(plan.log_ns(np.array([time_ns]))[0])
+                writer.add_extra(item.topic, log_ns, time_ns, item.data, kept[item.topic])
                 kept[item.topic] += 1
             else:
                 _add(writer, item)
@@ -172,13 +173,18 @@ def _add(writer: EpisodeWriter, step: CameraStep) -> None:
 
 def _events(recording: Recording, plan: Alignment) -> list[Event]:
     """Texts that the recording gives with their times, such as a data set's language columns."""
+    texts = recording.meta.extra.get("texts", ())
+    times_M = np.array([text["time_ns"] + plan.shift_ns for text in texts], np.int64)
     return [
         Event(
-            text["time_ns"] + plan.shift_ns,
+            log_ns,
             text["key"],
             {k: v for k, v in text.items() if k not in ("time_ns", "key")},
+            capture_ns=capture_ns,
         )
-        for text in recording.meta.extra.get("texts", ())
+        for text, log_ns, capture_ns in zip(
+            texts, plan.log_ns(times_M).tolist(), times_M.tolist(), strict=True
+        )
     ]
 
 

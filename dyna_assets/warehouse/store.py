@@ -9,9 +9,9 @@ later one, therefore the writer reads the last version first; the shard's lock m
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import fsspec
@@ -283,6 +283,11 @@ def _clean_text(value: Any) -> Any:
     if isinstance(value, list):
         return [_clean_text(item) for item in value]
     return value
+
+
+def batches(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[pa.RecordBatch]:
+    """The result of a query in record batches, streamed."""
+    yield from cast(pa.RecordBatchReader, connection.sql(query).to_arrow_reader(65_536))
 
 
 def fetch(connection: duckdb.DuckDBPyConnection, query: str, *values: Any) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ RECORDINGS = Table(
 )
 EPISODES = Table(
     "episodes",
-    "One row per episode file: where it is, what is in it, and the sums its statistics are made from.",
+    "One row per episode file: where it is, what is in it, and the sums over its valid steps for statistics.",
     (
         ("source", pa.string()),
         ("name", pa.string()),

@@ -128,7 +128,7 @@ class EpisodeBody:
                     channel_id=channel,
                     sequence=0,
                     log_time=event.time_ns,
-                    publish_time=event.time_ns,
+                    publish_time=event.time_ns if event.capture_ns is None else event.capture_ns,
                     data=encode_event(event),
                 )
                 for event in due

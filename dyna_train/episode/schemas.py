@@ -62,11 +62,15 @@ class RawImage:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened at an instant: a name, and whatever else there is to say, as JSON."""
+    """Something that happened at an instant: a name, and whatever else there is to say, as JSON.
+
+    capture_ns: written as the message's publish_time, if that is another clock than time_ns; readers leave it out.
+    """
 
     time_ns: int
     name: str
     data: Mapping[str, Any] = field(default_factory=dict)
+    capture_ns: int | None = field(default=None, compare=False)
 
 
 def encode_video(capture_ns: int, frame_id: str, data: bytes) -> bytes:

@@ -81,7 +81,7 @@ class Features(Config):
 
 
 class VectorStatistics(Config):
-    """Per dimension, over all steps of all rows, in the unit of the vector."""
+    """Per dimension, over the valid steps of all episodes that have a row, in the unit of the vector."""
 
     mean: tuple[FiniteFloat, ...]
     std: tuple[FiniteFloat, ...]

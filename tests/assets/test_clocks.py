@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -77,6 +77,40 @@ def test_the_lattice_is_found_under_jitter_and_losses(
     assert facts["jitter_p99_s"] >= facts["jitter_s"] or jitter < 1e-3
     expected = 1 - len(times) / round((times[-1] - times[0]) / SECOND * rate_hz + 1)
     assert facts["drop_share"] == pytest.approx(max(0.0, expected), abs=0.005)
+
+
+@given(
+    jitter_s=st.floats(0, 0.015),
+    num=st.integers(90, 3000),
+    seed=st.integers(0, 2**32 - 1),
+)
+@example(jitter_s=0.015, num=90, seed=0)
+@example(jitter_s=0.012, num=300, seed=1)
+def test_a_camera_that_shakes_by_nearly_half_a_period_keeps_its_rate_and_loses_nothing(
+    jitter_s: float, num: int, seed: int
+) -> None:
+    facts = clock_facts(shaken(num, jitter_s, 0.0, seed), START)
+    assert facts["lattice_hz"] == pytest.approx(30, rel=5e-3)
+    assert facts["drop_share"] <= 2 / num
+
+
+@given(lost=st.floats(0.05, 0.5), num=st.integers(200, 3000), seed=st.integers(0, 2**32 - 1))
+def test_a_camera_that_loses_up_to_half_of_its_frames_keeps_its_rate(
+    lost: float, num: int, seed: int
+) -> None:
+    assert fit_lattice(shaken(num, 0.003, lost, seed)).rate_hz == pytest.approx(30, rel=5e-3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_camera_that_loses_most_of_its_frames_keeps_its_rate(seed: int) -> None:
+    assert fit_lattice(shaken(3000, 0.003, 0.8, seed)).rate_hz == pytest.approx(30, rel=5e-3)
+
+
+def shaken(num: int, jitter_s: float, lost: float, seed: int) -> NDArray[np.int64]:
+    """A camera of 30 Hz with uniform jitter that loses frames at random."""
+    rng = np.random.default_rng(seed)
+    times_s = np.arange(num) / 30 + rng.uniform(-jitter_s, jitter_s, num)
+    return START + np.rint(times_s[rng.random(num) >= lost] * SECOND).astype(np.int64)
 
 
 def test_stamps_rounded_to_the_millisecond_hide_neither_rate_nor_invent_drops() -> None:

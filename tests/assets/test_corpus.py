@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.corpus import rejections, summarize, warnings
 from dyna_assets.curation.curate import CORPUS, READS, Curated, CurationSpec, curate
 from dyna_assets.errors import CurationError
-from dyna_assets.quality import CHECKS, Measured
+from dyna_assets.quality import CHECKS, Limits, Measured
+from dyna_assets.quality.policy import Policy
 from dyna_assets.warehouse.store import Warehouse, fetch
 from dyna_assets.warehouse.tables import QC_EVIDENCE, VERDICTS
 from dyna_train.manifest import Manifest
@@ -21,7 +24,7 @@ from dyna_train.manifest import Manifest
 
 @pytest.fixture
 def lake(catalog: Catalog, tmp_path: Path) -> Lake:
-    return Lake.make(catalog, Warehouse(str(tmp_path / "lake")))
+    return Lake.make(catalog, Warehouse(str(tmp_path / "lake")), num_shards=4)
 
 
 def made(lake: Lake, episode_id: int, *, gap_s: float = 0.0, **facts: Any) -> None:
@@ -98,11 +101,35 @@ def test_a_policy_decides_what_is_curated_and_older_manifests_stay(lake: Lake, t
     (refused,) = rejections(lake.warehouse)
     assert (refused.step, refused.reason) == (
         "gate_before",
-        "time.gap: 0.7 s (rejected above 0.5 s): /top: nothing for 0.7 s",
+        "time.gap: /top: nothing for 0.7 s (rejected above 0.5 s)",
     )
     lake.regate(gap_policy("mild", reject=5.0))
     assert stretches(lake, tmp_path / "again.arrow") == [(1, 0, 100), (2, 0, 100)]
     assert before.read_bytes() == kept
+
+
+def test_each_reason_stands_with_its_own_note_and_a_policy_and_back_gives_the_first_reasons(
+    lake: Lake,
+) -> None:
+    strict = Policy(
+        name="strict",
+        version=1,
+        checks={name: Limits(reject=0.5) for name in (GAP, "time.jitter", "time.action_gap")},
+    )
+    found = {
+        GAP: [Measured("top", 0.7, "/top: nothing for 0.7 s; (rejected twice) before")],
+        "time.jitter": [Measured("top", 0.8)],  # says nothing of it
+        "time.action_gap": [Measured("a", 0.1), Measured("b", 0.9, "/b: holds for 0.9 s")],
+    }
+    lake.judged(1, "before", found, strict)
+    (first,) = rejections(lake.warehouse)
+    assert set(re.findall(r"(time\.\w+): ", first.reason)) == set(found)
+    lake.regate(gap_policy("mild", reject=5.0))
+    assert rejections(lake.warehouse) == []
+    lake.regate(strict)
+    (again,) = rejections(lake.warehouse)
+    assert again.reason == first.reason
+    assert "time.action_gap: /b: holds for 0.9 s (rejected above 0.5 " in again.reason
 
 
 def test_a_verdict_about_evidence_that_nothing_stamps_does_not_count(lake: Lake) -> None:
@@ -123,13 +150,14 @@ def test_an_episode_that_no_gate_judged_did_not_pass(lake: Lake, tmp_path: Path)
 
 def test_a_manifest_has_a_row_for_each_valid_stretch_that_is_long_enough(lake: Lake, tmp_path: Path) -> None:
     made(lake, 1, valid_starts=[5, 40, 60], valid_ends=[10, 40, 100])
-    made(lake, 2, valid_starts=[], valid_ends=[])
+    made(lake, 2)  # as older rows, without the columns: valid all over
+    made(lake, 3, valid_starts=[], valid_ends=[], state_mean=[], state_m2=[], state_min=[], state_max=[])
     path = tmp_path / "m.arrow"
     assert stretches(lake, path) == [(1, 5, 5), (1, 60, 40), (2, 0, 100)]
     found = curated(lake, path, min_duration_s=1.0)
     assert (found.totals.num_rows, found.totals.num_steps) == (2, 140)
     assert found.hours == pytest.approx(14 / 3600)
-    with pytest.raises(CurationError, match=r"selects 0 of 2 episodes"):
+    with pytest.raises(CurationError, match=r"selects 0 of 3 episodes"):
         curated(lake, path, min_duration_s=10.5)
 
 
@@ -147,7 +175,28 @@ def test_statistics_count_every_episode_once_however_many_stretches_it_has(
     )
     made(lake, 2, state_mean=[4.0], state_min=[3.0], state_max=[9.0])
     state = curated(lake, tmp_path / "m.arrow").info.statistics.state
-    assert (state.mean, state.min, state.max) == ((2.5,), (0.0,), (9.0,))
+    weighted = (90 * 1.0 + 100 * 4.0) / 190  # by their valid steps
+    assert (state.min, state.max) == ((0.0,), (9.0,))
+    assert state.mean == pytest.approx((weighted,))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_episodes_with_values_that_are_no_numbers_are_named_and_the_condition_that_is_given_leaves_them_out(
+    lake: Lake, tmp_path: Path, value: float
+) -> None:
+    made(lake, 1, state_mean=[3.0])
+    for episode_id in range(2, 9):
+        made(lake, episode_id, name=f"run {episode_id}", state_mean=[value], state_m2=[math.nan])
+    path = tmp_path / "m.arrow"
+    message = (
+        r"7 of the selected episodes have states or actions that are no numbers .* first 2 \(lab: run 2\), .*"
+        r"6 \(lab: run 6\); .*dyna-assets regate default"
+    )
+    with pytest.raises(CurationError, match=message) as caught:
+        curated(lake, path)
+    (condition,) = re.findall(r'--where "(.*)"', str(caught.value))
+    found = curated(lake, path, where=condition)
+    assert (found.totals.num_rows, found.info.statistics.state.mean) == (1, (3.0,))
 
 
 def test_a_gate_counts_all_checks_of_its_own(lake: Lake) -> None:

@@ -175,6 +175,11 @@ def test_an_action_is_compared_with_the_next_one_within_a_valid_stretch() -> Non
             {},
             r"the action has 2 dimensions in '', the state 1 in ''; they must be alike",
         ),
+        (
+            [signal([1]), signal([1], "rad")],
+            {},
+            r"the state 1 in 'rad'; .*Write units = \"rad\" under the \[\[actions\]\]",
+        ),
         ([signal([1], "rad"), signal([1], "deg")], {}, "1 dimensions in 'rad', the state 1 in 'deg'"),
         ([signal([1])], {}, "to = 'state' needs two signals in 'of'"),
         ([signal([1]), signal([1])], {"to": "next"}, "name one signal in 'of'"),

@@ -338,3 +338,14 @@ def test_a_profile_with_a_name_twice_or_an_unknown_key_is_refused(tmp_path: Path
         ConfigError, match=r"no check is called 'camera\.drak'; did you mean 'camera\.dark'\?"
     ):
         load_config(SourceProfile, path)
+
+
+def test_a_profile_whose_limits_reject_before_they_warn_is_refused_with_its_file(tmp_path: Path) -> None:
+    write_mcap(tmp_path / "a.mcap", 3)
+    path = tmp_path / "lab.toml"
+    text = render_toml(draft(tmp_path))
+    path.write_text(text.replace('# "time.gap" =', '"time.gap" = { warn = 2, reject = 1 } #'))
+    with pytest.raises(
+        ConfigError, match=r"lab\.toml: .*'time\.gap' gets worse above a limit, .*warn <= reject"
+    ):
+        load_config(SourceProfile, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from io import BytesIO
@@ -86,6 +87,44 @@ def test_a_camera_that_is_silent_too_long_has_steps_without_a_frame_and_they_are
     assert np.flatnonzero(~has_frame).tolist() == list(range(17, 24))
     assert (captured[~has_frame] == MISSING_NS).all()
     assert (row["valid_starts"], row["valid_ends"]) == ([0, 24], [17, len(has_frame)])
+
+
+def test_moments_are_over_valid_steps_whatever_the_others_hold(tmp_path: Path) -> None:
+    angles_ms = [ms for ms in range(0, 2000, 10) if not 500 < ms < 1200]
+    recording(tmp_path / "set", range(0, 2000, 50), angles_ms)
+    _, result, episode = packed(tmp_path / "set")
+    with episode:
+        angles_T = episode.state_TD[:, 0].astype(np.float64)
+    (row,) = result.rows["episodes"]
+    spans = list(zip(row["valid_starts"], row["valid_ends"], strict=True))
+    valid_T = np.concatenate([angles_T[start:end] for start, end in spans])
+    assert len(spans) == 2 and len(valid_T) < len(angles_T)
+    assert row["state_mean"] == [pytest.approx(valid_T.mean())] != [pytest.approx(angles_T.mean())]
+    assert row["state_m2"] == [pytest.approx(valid_T.var() * len(valid_T))]
+    assert (row["state_min"], row["state_max"]) == ([valid_T.min()], [valid_T.max()])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_value_that_is_no_number_shows_in_the_moments_if_its_step_is_valid(
+    tmp_path: Path, value: float
+) -> None:
+    angles_ms = [ms for ms in range(0, 1000, 10) if ms != 500]
+    recording(tmp_path / "set", range(0, 1000, 50), angles_ms, [arm(T0_NS + 500 * MS, value)])
+    _, result, episode = packed(tmp_path / "set")
+    episode.close()
+    (row,) = result.rows["episodes"]
+    assert row["valid_starts"] == [0]
+    assert not math.isfinite(row["state_mean"][0]) and math.isnan(row["state_m2"][0])
+
+
+def test_an_episode_without_a_valid_step_has_no_moments(tmp_path: Path) -> None:
+    recording(tmp_path / "set", range(400, 960, 50), [0, 1000])  # the state is too old at every frame
+    _, result, episode = packed(tmp_path / "set")
+    episode.close()
+    (row,) = result.rows["episodes"]
+    assert row["num_steps"] > 0 and row["state_names"] == ["arm.angle"]
+    assert [row[f"state_{moment}"] for moment in ("mean", "m2", "min", "max")] == [[]] * 4
+    assert row["valid_starts"] == []
 
 
 def test_every_frame_of_a_reference_camera_is_one_step_and_the_state_is_that_of_its_own_time(

@@ -25,17 +25,26 @@ from dyna_assets.quality.policy import (
     parse_policy,
     verdict_sql,
 )
-from dyna_assets.quality.registry import GATES, checks_of
+from dyna_assets.quality.registry import GATES, checks_of, known_limits
 from dyna_assets.warehouse.tables import QC_EVIDENCE
 from dyna_train.errors import ConfigError
 
 ABOVE = next(rule for rule in CHECKS.values() if rule.worse == "above" and rule.gate == "before")
 BELOW = next(rule for rule in CHECKS.values() if rule.worse == "below" and rule.gate == "before")
 
+
+def in_order(name: str, here: Limits) -> Limits:
+    """Exchanged, where it would reject before it warns."""
+    is_wrong = here.warn is not None and CHECKS[name].is_beyond(here.warn, here.reject)
+    return Limits(warn=here.reject, reject=here.warn) if is_wrong else here
+
+
 # Few values, so that limits are met exactly, subjects are equally bad, and limits of both kinds coincide.
 values = st.sampled_from([0.0, 0.5, 1.0, 1 / 3, 32.0, 1e-7, 12345678.9, -2.0])
 limits = st.builds(Limits, warn=st.none() | values, reject=st.none() | values)
-gates_of = st.dictionaries(st.sampled_from(sorted(CHECKS)), limits, max_size=8)
+gates_of = st.dictionaries(st.sampled_from(sorted(CHECKS)), limits, max_size=8).map(
+    lambda gates: {name: in_order(name, here) for name, here in gates.items()}
+)
 policies = st.builds(Policy, name=st.just("law"), version=st.integers(1, 9), checks=gates_of)
 notes = st.sampled_from(["", "it's black", 'a "quoted" note; 50 %', "größe\n2"])
 subjects = st.lists(st.builds(Measured, st.sampled_from(["", "cam_top"]), values, notes), max_size=3)
@@ -144,6 +153,11 @@ def test_a_policy_is_read_from_toml(tmp_path: Path) -> None:
     assert parse_policy(DEFAULT_TEXT, where="built in") == DEFAULT
 
 
+def test_every_checks_own_limits_are_in_order_and_its_unit_splits_no_reason() -> None:
+    known_limits({name: rule.limits for name, rule in CHECKS.items()})
+    assert [name for name, rule in CHECKS.items() if ";" in rule.unit or "(rejected" in rule.unit] == []
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -154,6 +168,14 @@ def test_a_policy_is_read_from_toml(tmp_path: Path) -> None:
         ('[checks."zzzz"]\nwarn = 1', r"no check is called 'zzzz'; checks are .*camera\.dark"),
         ('[checks."time.gap"]\nwarm = 1', r"unknown key 'checks.time.gap.warm'"),
         ("checks = {", r"not valid TOML"),
+        (
+            '[checks."camera.dark"]\nwarn = 40\nreject = 60',
+            r"'camera.dark' gets worse below a limit, so that with warn = 40 and reject = 60 .*warn >= reject",
+        ),
+        (
+            '[checks."time.gap"]\nwarn = 2\nreject = 1',
+            r"'time.gap' gets worse above a limit, so that with warn = 2 and reject = 1 .*warn <= reject",
+        ),
     ],
 )
 def test_a_wrong_policy_says_what_is_wrong(text: str, message: str) -> None:

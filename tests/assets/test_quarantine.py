@@ -232,6 +232,19 @@ def test_a_retry_of_what_is_still_wrong_says_so(bench: Bench) -> None:
     assert re.search(r"a\.hdf5: expected [\d,]+ bytes, found [\d,]+", done.quarantined["lab: one"])
 
 
+def test_a_retry_of_a_hash_that_a_run_found_wrong_looks_at_it_again(bench: Bench) -> None:
+    file = bench.landing / "one/a.hdf5"
+    good = file.read_bytes()
+    file.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    bench.register()
+    verify(bench)
+    assert "a.hdf5: expected sha256" in retried(bench).quarantined["lab: one"]
+    assert upload(bench).state == "quarantined"
+    file.write_bytes(good)
+    assert set(retried(bench).registered) == {"lab: one"}
+    assert upload(bench).state == "registered"
+
+
 def test_since_when_it_is_quarantined_is_kept_at_registration_and_by_a_run(bench: Bench) -> None:
     change_marker(bench, "one", wrong_size)
     change_marker(bench, "two", wrong_hash)

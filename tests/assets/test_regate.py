@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer
+from catalog_samples import NOW
 from judged_rows import DARK, GAP, SOURCE, Lake, gap_policy, toml
 from path_house import House
 from typer.testing import CliRunner
@@ -158,10 +159,23 @@ def test_a_name_and_version_mean_the_same_limits_for_good(lake: Lake) -> None:
     ):
         lake.regate(other)
     assert lake.verdicts()[4] == ("reject", "strict@1")
-    with pytest.raises(ConfigError, match=r"policy default@1: other limits"):
-        lake.regate(gap_policy("default", reject=9.0))
     lake.regate(DEFAULT, text=DEFAULT_TEXT)
     assert levels(lake) == ["pass", "pass", "pass", "warn"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_nobodys_policy_is_called_default_and_default_is_always_the_built_in_one(
+    lake: Lake, version: int
+) -> None:
+    mine = gap_policy("default", reject=9.0, version=version)
+    with pytest.raises(
+        ConfigError, match=rf"policy default@{version}: 'default' is the built-in policy.*Give yours another"
+    ):
+        lake.regate(mine, dry_run=True)
+    lake.catalog.apply_policy("default", version, toml(mine), now=NOW)  # as homes from before may have it
+    assert policy_text(lake.catalog, "default") == (DEFAULT, DEFAULT_TEXT)
+    lake.regate(DEFAULT, text=DEFAULT_TEXT)
+    assert policy_text(lake.catalog, "") == (DEFAULT, DEFAULT_TEXT)
 
 
 class Killed(BaseException):

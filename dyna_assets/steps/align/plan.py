@@ -25,7 +25,7 @@ from dyna_assets.steps.align.resample import (
     lay_vector,
     pick,
 )
-from dyna_train.episode.profile import MAX_NS, MISSING_NS
+from dyna_train.episode.profile import MAX_NS, MISSING_NS, grid_times_ns
 from dyna_train.episode.stretches import Stretches, steps_at
 
 _LAST_NS = MAX_NS - 2 * TOLERANCE_NS
@@ -58,8 +58,9 @@ class Counts:
 class Alignment:
     """What the episode will hold at each of its T steps.
 
-    start_ns, rate_hz: step k has the log time start_ns + k / rate_hz in the file. grid_T: the instant of each step,
-    int64 ns: the same on a uniform grid; with a reference camera, the capture time of its frame.
+    start_ns, rate_hz: step k has the log time start_ns + k / rate_hz in the file, which is log_T, int64 ns.
+    grid_T: the instant of each step, int64 ns: the same on a uniform grid; with a reference camera, the capture time
+    of its frame.
     frames: camera -> int64 [T], number of the source frame (in file order) shown at the step, -1 for none.
     vectors: episode topic ('state/<name>' or 'action/<name>') -> (float32 [T, D], capture ns int64 [T]).
     skew_ns: camera -> int64 [T], instant minus capture, 0 where it shows nothing.
@@ -71,6 +72,7 @@ class Alignment:
     start_ns: int
     rate_hz: float
     grid_T: Times
+    log_T: Times
     frames: Mapping[str, Times]
     vectors: Mapping[str, tuple[NDArray[np.float32], Times]]
     skew_ns: Mapping[str, Times]
@@ -107,6 +109,24 @@ class Alignment:
         """Capture times of what a camera shows, its latency taken off, int64 [T] ns; MISSING_NS for nothing."""
         return np.where(self.missing[f"camera/{camera}"], MISSING_NS, self.grid_T - self.skew_ns[camera])
 
+    def log_ns(self, times_M: Times) -> Times:
+        """Where instants lie on the file's log times, int64 [M] ns each, in the order and on the clock of grid_T.
+
+        The same on a uniform grid. With a reference camera a step's instant has its log time, those between two
+        steps lie evenly between theirs, and those outside are as far from the first or last step as they were; none
+        gets below 0.
+        """
+        # Whole ns from the step before, since float64 does not hold those since the epoch.
+        before_M = np.clip(np.searchsorted(self.grid_T, times_M, side="right") - 1, 0, self.num_steps - 1)
+        after_M = np.minimum(before_M + 1, self.num_steps - 1)
+        since_M = times_M - self.grid_T[before_M]
+        apart_M = self.grid_T[after_M] - self.grid_T[before_M]
+        later_M = self.log_T[before_M] - self.grid_T[before_M]
+        wider_M = self.log_T[after_M] - self.grid_T[after_M] - later_M
+        share_M = np.where((since_M > 0) & (apart_M > 0), since_M / np.maximum(apart_M, 1), 0.0)
+        log_M = times_M + later_M + np.rint(share_M * wider_M).astype(np.int64)
+        return np.asarray(np.where(times_M < 0, times_M, np.maximum(log_M, 0)), np.int64)
+
 
 def align(
     profile: SourceProfile, camera_times: Mapping[str, Times], vectors: Mapping[str, Series]
@@ -141,6 +161,7 @@ def align(
         start_ns=int(grid_T[0]),
         rate_hz=profile.grid.rate_hz,
         grid_T=grid_T,
+        log_T=grid_times_ns(int(grid_T[0]), profile.grid.rate_hz, len(grid_T)),
         frames={name: laid.frames_T for name, laid in cameras.items()},
         vectors={name: (laid.values_TD, laid.capture_T) for name, laid in held.items()},
         skew_ns={
