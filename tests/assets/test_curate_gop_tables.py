@@ -39,6 +39,7 @@ def add_episodes(warehouse: Warehouse, shard: int, seq: int, hashes: Hashes, *, 
         for name, kind in EPISODES.columns
     }
     facts = {**nothing, "source": source, "rate_hz": 30.0, "num_steps": 3, "duration_s": 0.1}
+    facts |= {"valid_starts": [0], "valid_ends": [3]}
     rows = [{**facts, "episode_id": episode_id, "content_hash": digest} for episode_id, digest in hashes]
     warehouse.append(EPISODES, shard, seq, rows, run_id="run")
 

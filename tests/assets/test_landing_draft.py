@@ -237,7 +237,8 @@ units = st.one_of(texts, st.lists(texts, min_size=1, max_size=3).map(tuple))
 aligns = st.sampled_from(["causal", "nearest"])
 ranges = st.one_of(st.none(), st.tuples(numbers, numbers))
 plain = st.one_of(st.booleans(), st.integers(-(2**40), 2**40), numbers, texts)
-limits = st.builds(Limits, warn=st.one_of(st.none(), numbers), reject=st.one_of(st.none(), numbers))
+# one of the two: which way a check gets worse decides how both may lie
+limits = st.one_of(st.builds(Limits, warn=numbers), st.builds(Limits, reject=numbers), st.just(Limits()))
 
 
 def named(roles: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
