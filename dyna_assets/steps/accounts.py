@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Recording, TopicInfo
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """What became of a topic's messages: in the episode, outside the common time, between two steps."""
-
-    num_used: int
-    num_outside: int = 0
-    num_surplus: int = 0
+from dyna_assets.steps.align import Counts
 
 
 def account_rows(
@@ -25,11 +17,11 @@ def account_rows(
     upload: str,
     recording: Recording,
     source: SourceProfile,
-    uses: Mapping[str, Use] | None = None,
+    counts: Mapping[str, Counts] | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of the table `accounts`, one for every topic of the recording.
 
-    uses: by topic, of those that the episode took something of; None before there is an episode.
+    counts: by topic, of those that the episode took something of; None before there is an episode.
     """
     roles = _roles(source)
     return [
@@ -43,24 +35,19 @@ def account_rows(
             "encoding": info.encoding,
             "use": source.use_of(topic),
             "role": roles.get(topic, ""),
-            **_counts(topic, info, uses),
+            **_counted(
+                info, counts if counts is None else counts.get(topic, Counts(info.num_messages, 0, 0, 0))
+            ),
         }
         for topic, info in recording.topics.items()
     ]
 
 
-def _counts(topic: str, info: TopicInfo, uses: Mapping[str, Use] | None) -> dict[str, int | None]:
-    if uses is None:
+def _counted(info: TopicInfo, counts: Counts | None) -> dict[str, int | None]:
+    """The container may state no count, or a wrong one: what was read is what came in."""
+    if counts is None:
         return {"num_in": info.num_messages, "num_used": None, "num_outside": None, "num_surplus": None}
-    use = uses.get(topic, Use(0))
-    counts = (use.num_used, use.num_outside, use.num_surplus)
-    return {
-        # the container may state no count, or a wrong one: what was read is what came in
-        "num_in": sum(counts) if topic in uses else info.num_messages,
-        "num_used": use.num_used,
-        "num_outside": use.num_outside,
-        "num_surplus": use.num_surplus,
-    }
+    return dict(asdict(counts))
 
 
 def _roles(source: SourceProfile) -> dict[str, str]:

@@ -23,8 +23,8 @@ from dyna_assets.errors import RecordingError
 from dyna_assets.landing.profile import SourceProfile, VectorRole
 from dyna_assets.landing.recording import ExtraRecording, RawMessage, Recording
 from dyna_assets.quality.trace import CameraEye
-from dyna_assets.steps.accounts import Use, account_rows
-from dyna_assets.steps.align import Alignment, align, units_of
+from dyna_assets.steps.accounts import account_rows
+from dyna_assets.steps.align import Alignment, Counts, align, units_of
 from dyna_assets.steps.frames import CameraStep, camera_steps
 from dyna_assets.steps.header import episode_header, episode_row, gop_table_row
 from dyna_assets.steps.probe import roles_of
@@ -88,12 +88,9 @@ def pack(row: Row) -> StepResult:
             cameras = _camera_tracks(recording, row.source)
             header = episode_header(row, plan, cameras, vectors, video.notes, facts)
             packed = write_episode(recording, row, plan, video, header, Path(scratch) / "episode.mcap")
-            uses = {
-                topic: Use(counts.num_used, counts.num_outside, counts.num_surplus)
-                for topic, counts in plan.counts.items()
-            }
-            uses |= {topic: Use(num_kept) for topic, num_kept in packed.extras.items()}
-            accounts = account_rows(row.episode_id, row.name, row.upload_name, recording, row.source, uses)
+            kept = {topic: Counts(num, num, 0, 0) for topic, num in packed.extras.items()}
+            counts = {**plan.counts, **kept}
+            accounts = account_rows(row.episode_id, row.name, row.upload_name, recording, row.source, counts)
         # leaving the recording refuses files that were replaced meanwhile: nothing of them gets into the lake
         made = packed.file
         uri = row.episode_uri(made.sha256)
