@@ -34,8 +34,7 @@ def transform(folder: str) -> int:
 
     walk(
         row_of(Path(folder), Path(folder).parent),
-        ("recordings", "gate_before", "episodes", "gate_after"),
-        runs=1,
+        steps=("recordings", "gate_before", "episodes", "gate_after"),
     )
     # not ru_maxrss, which a process inherits from the one that started it
     return peak_bytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -17,7 +18,6 @@ import pyarrow.parquet as pq
 from av.video.frame import PictureType
 
 from benchmarks._ingest_recordings import RATE_HZ, Scene
-from dyna_assets.quality.trace import CameraEye
 from dyna_train.video.encode import Quality, x264_options
 
 LEROBOT = {"g": "2", "crf": "30", "preset": "12", "svtav1-params": "lp=1"}
@@ -56,27 +56,6 @@ def libav_alone(scene: Scene, gop: int, quality: Quality) -> Libav:
     return Libav(*(seconds / (scene.seconds / 60) for seconds in spent))
 
 
-def trace_alone(scene: Scene) -> float:
-    """CPU seconds per episode-minute of the camera traces of a scene, its pictures decoded beforehand."""
-    spent = 0.0
-    for camera in scene.cameras:
-        frames, eye = decoded(scene, camera), CameraEye(scene.num_steps)
-        began = time.process_time()
-        for step, frame in enumerate(frames):
-            eye.see(step, frame)
-        spent += time.process_time() - began
-    return spent / (scene.seconds / 60)
-
-
-def decoded(scene: Scene, camera: str) -> list[av.VideoFrame]:
-    """The pictures of a camera as the encoder gets them."""
-    decoder = _jpeg_decoder()
-    return [
-        decoder.decode(av.Packet(still))[0].reformat(format="yuv420p", dst_color_range="MPEG", threads=1)
-        for still in scene.pictures(camera)
-    ]
-
-
 def to_lerobot(recording: Path, out: Path, scene: Scene) -> None:
     """One ALOHA file as a LeRobot v3 data set: a video for each camera, rows in Parquet, statistics left out."""
     shutil.rmtree(out, ignore_errors=True)
@@ -106,6 +85,7 @@ def _pictures(rows: h5py.Dataset) -> Iterator[av.VideoFrame]:
 
 
 def _encode_av1(path: Path, pictures: Iterator[av.VideoFrame], scene: Scene) -> None:
+    os.environ.setdefault("SVT_LOG", "1")  # errors only; it prints a page for each file otherwise
     with av.open(str(path), "w") as container:
         stream = container.add_stream("libsvtav1", rate=RATE_HZ)
         assert isinstance(stream, av.VideoStream)

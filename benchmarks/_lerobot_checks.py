@@ -16,7 +16,7 @@ TOLERANCE_S = 1e-4
 
 def lerobot_notices(held: HeldRecording) -> bool:
     """True if any of these checks fails, or a feature is not there at all."""
-    fps = float(held.meta.extra["fps"])
+    fps = float(held.meta.rate_hz or 0)
     rows_s = [held.clocks[topic] / 1e9 for topic in held.values if topic in held.topics]
     on_grid = all(np.abs(np.diff(times_N) - 1 / fps).max(initial=0.0) <= TOLERANCE_S for times_N in rows_s)
     shapes = all(
@@ -28,7 +28,7 @@ def lerobot_notices(held: HeldRecording) -> bool:
 
 def _frames_found(held: HeldRecording, camera: str) -> bool:
     """Whether the frame that a row's time asks for is there: number round(time * fps), within the tolerance."""
-    fps = float(held.meta.extra["fps"])
+    fps = float(held.meta.rate_hz or 0)
     rows_s, frames_s = next(held.clocks[topic] / 1e9 for topic in held.values), held.clocks[camera] / 1e9
     wanted_N = np.rint(rows_s * fps).astype(np.int64)
     if wanted_N.min() < 0 or wanted_N.max() >= len(frames_s):

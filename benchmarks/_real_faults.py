@@ -72,8 +72,8 @@ def unpaired_frames(held: HeldRecording, strength: float, rng: np.random.Generat
 @fault
 def wrong_rate(held: HeldRecording, strength: float, rng: np.random.Generator) -> HeldRecording:
     """The metadata promises another rate, at strength 1 half as much again."""
-    fps = held.meta.extra["fps"] * (1 + strength / 2)
-    return replace(held, meta=replace(held.meta, extra={**held.meta.extra, "fps": fps}))
+    rate_hz = (held.meta.rate_hz or 0) * (1 + strength / 2)
+    return replace(held, meta=replace(held.meta, rate_hz=rate_hz))
 
 
 @fault

@@ -28,6 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -172,9 +173,14 @@ def describe_machine() -> dict[str, Any]:
 
 def show(report: Report, console: Console) -> None:
     """Print the report as a table: what was promised beside what was found, and what is possible."""
-    table = Table(title=f"{report.name}  {report.date}", title_justify="left", caption_justify="left")
+    table = Table(
+        title=f"{report.name}  {report.date}", title_justify="left", caption_justify="left", box=SIMPLE_HEAD
+    )
     for name in ("figure", "value", "unit", "bar", "", "limit", "peers"):
-        table.add_column(name, justify="right" if name in ("value", "bar", "limit") else "left")
+        is_number = name in ("value", "bar", "limit")
+        table.add_column(
+            name, justify="right" if is_number else "left", no_wrap=is_number or name in ("figure", "")
+        )
     for figure in report.figures:
         peers = ", ".join(f"{name} {_number(value)}" for name, value in figure.peers.items())
         bar = "" if figure.bar is None else f"{figure.direction} {_number(figure.bar)}"
@@ -185,11 +191,14 @@ def show(report: Report, console: Console) -> None:
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.1f} GiB, "
         f"Python {machine['python']}, load {machine['load_average'][0]:.1f}"
     )
-    console.print(table)
+    # A pipe has no width: what is cut there is lost.
+    console.print(table, width=None if console.is_terminal else max(console.width, WIDTH))
     for note in report.notes:
         console.print(note)
 
 
+WIDTH = 120
+"""Columns of a table that goes into a file."""
 _VERDICTS = {True: "[green]ok[/green]", False: "[bold red]MISSED[/bold red]", None: ""}
 
 

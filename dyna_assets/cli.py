@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from dyna_assets.commands import corpus, demo, labels, quality, quarantine, sources, uploads, worker
+from dyna_assets.commands.duplicates import duplicates
 from dyna_assets.commands.show import show
 from dyna_train.program import run_program
 
@@ -35,6 +36,7 @@ app.command()(corpus.status)
 app.command()(corpus.verdicts)
 app.command()(quality.regate)
 app.command()(labels.drift)
+app.command()(duplicates)
 app.command()(show)
 app.command()(worker.ui)
 app.command()(worker.stop)

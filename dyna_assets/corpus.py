@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import duckdb
@@ -9,6 +10,7 @@ import duckdb
 from dyna_assets.curation.curate import CORPUS, CURRENT_VERDICTS, READS
 from dyna_assets.quality import CHECKS, measured_of
 from dyna_assets.quality.policy import with_notes
+from dyna_assets.stamps import STEPS
 from dyna_assets.warehouse.store import Warehouse
 
 
@@ -31,6 +33,10 @@ class SourceSummary:
     episode_mb: float
 
 
+OF_ITS_UPLOAD = "upload quarantined: "
+"""How the reason of a recording begins that was not looked at, as its whole upload is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """One row that a step or a gate rejected, or that failed."""
@@ -42,6 +48,20 @@ class Rejection:
     status: str
     reason: str
     run_id: str
+
+    @property
+    def is_of_upload(self) -> bool:
+        """Whether nobody looked at the recording, because its upload is quarantined."""
+        return self.reason.startswith(OF_ITS_UPLOAD)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What it was rejected for, one by one, without its own name: a gate may have found several things."""
+        said = self.reason.replace(f"{self.source}: {self.name}: ", "", 1)
+        if not self.step.startswith("gate_"):
+            return (said,)
+        checks = "|".join(map(re.escape, CHECKS))
+        return tuple(re.split(rf"; (?=(?:{checks}): )", said))
 
 
 def summarize(warehouse: Warehouse) -> list[SourceSummary]:
@@ -59,12 +79,13 @@ def summarize(warehouse: Warehouse) -> list[SourceSummary]:
     return [SourceSummary(*row) for row in rows]
 
 
-def rejections(warehouse: Warehouse) -> list[Rejection]:
-    """Rows whose current stamp of some step is not ok, by episode.
+def rejections(warehouse: Warehouse, *, shard: int | None = None) -> list[Rejection]:
+    """Rows whose current stamp of some step is not ok, by episode, each in the order of the steps.
 
-    What a policy rejected afterwards comes with what its checks had found.
+    What a policy rejected afterwards comes with what its checks had found. shard: read only the files that can hold
+    its rows, which may hold others too.
     """
-    with _open(warehouse) as connection:
+    with _open(warehouse, shard) as connection:
         rows = connection.execute(
             f"""
             WITH current AS (
@@ -77,13 +98,15 @@ def rejections(warehouse: Warehouse) -> list[Rejection]:
                 WHERE verdicts.seq <> verdicts.evidence_seq AND verdicts.verdict = 'reject'
             )
             SELECT episode_id, source, name, step, status, run_id, reason, details
-            FROM current LEFT JOIN found USING (episode_id, step) WHERE status <> 'ok' ORDER BY episode_id, step
+            FROM current LEFT JOIN found USING (episode_id, step) WHERE status <> 'ok'
             """
         ).fetchall()
-    return [
+    order = {step: number for number, step in enumerate(STEPS)}
+    found = [
         Rejection(episode_id, source, name, step, status, _with_notes(*said), run_id)
         for episode_id, source, name, step, status, run_id, *said in rows
     ]
+    return sorted(found, key=lambda one: (one.episode_id, order.get(one.step, len(order))))
 
 
 def _with_notes(reason: str, details: str | None) -> str:
@@ -125,8 +148,8 @@ def _note(check: str, details: str) -> str:
     return worst.note if worst else ""
 
 
-def _open(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
+def _open(warehouse: Warehouse, shard: int | None = None) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     for table in (*READS, "qc_evidence"):
-        warehouse.view(connection, warehouse.pin(table))
+        warehouse.view(connection, warehouse.pin(table, shard=shard))
     return connection

@@ -61,14 +61,14 @@ STEPS: dict[str, Step] = {
     for step in (
         Step(
             "recordings",
-            {"probe": 2},
+            {"probe": 3},
             settings=("reader", "reader_options", "grid", *_TOPICS, "extra", "ignore", "robot", "task"),
             ignores=("align", "latency_ms"),
         ),
         Step("gate_before", check_versions("before"), reads=("recordings",)),
         Step(
             "episodes",
-            {"align": 2, "derive": 1, "encode": 2, "pack": 3},
+            {"align": 3, "derive": 1, "encode": 2, "pack": 3},
             settings=("grid", "encoding", *_TOPICS, "derived", "extra", "ignore"),
             reads=("recordings",),
             needs=("gate_before",),

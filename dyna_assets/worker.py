@@ -29,6 +29,18 @@ class Drained:
     given_up: list[str] = field(default_factory=list)
     """shards that failed too often and are left to a person"""
 
+    def waits(self) -> dict[str, str]:
+        """What was left for later -> a line that says so. The line of an arriving upload counts its seconds."""
+        found = self.registration
+        waits = {f"waiting: {name}": f"waiting: {name}: {reason}" for name, reason in found.arriving.items()}
+        lines = [f"not read: {name}: {reason}" for name, reason in found.ignored.items()]
+        lines += [f"unreachable: {name}: {reason}" for name, reason in found.unreachable.items()]
+        lines += [
+            f"{key}: failed too often; mend the cause, then: dyna-assets worker --once"
+            for key in self.given_up
+        ]
+        return waits | {line: line for line in lines}
+
 
 def drain(
     workspace: Workspace,

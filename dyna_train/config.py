@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dyna_train.errors import ConfigError
+from dyna_train.errors import ConfigError, did_you_mean
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -51,8 +50,7 @@ def _fault(model: type[BaseModel], fault: Any) -> str:
     key = ".".join(path)
     if fault["type"] == "extra_forbidden":
         known = _keys_at(model, fault["loc"][:-1])
-        near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
-        hint = f"did you mean '{near[0]}'?" if near else f"valid keys: {', '.join(sorted(known))}"
+        hint = did_you_mean(path[-1], sorted(known), "valid keys")
         return f"unknown key '{key}'; {hint}"
     if fault["type"] == "missing":
         return f"key '{key}' is missing"

@@ -13,6 +13,15 @@
 A message says what is wrong, where, what was expected, what was found, and what to do.
 """
 
+import difflib
+from collections.abc import Collection
+
+
+def did_you_mean(name: str, known: Collection[str], noun: str) -> str:
+    """The hint for an unknown name: "did you mean 'crop'?", or what there is: "steps are crop, flip"."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    return f"did you mean '{near[0]}'?" if near else f"{noun} are {', '.join(known) or 'none'}"
+
 
 class DynaError(Exception):
     """Base of all errors that are meant for the user; programs print it without a traceback."""

@@ -7,18 +7,16 @@ from typing import Any
 
 import dagster as dg
 
+from dyna_assets.lake import episode_uri, open_episode
 from dyna_assets.look.gather import shard_facts
 from dyna_assets.look.image import webp_within
-from dyna_assets.look.limits import limits_of_sources
 from dyna_assets.look.shard_page import NARROW, draw_shard_page
 from dyna_assets.look.sheet import contact_sheet
 from dyna_assets.look.show import opener
-from dyna_assets.quality.policy import policy_in_force
+from dyna_assets.quality.policy import limits_in_force
+from dyna_assets.settings import Settings
 from dyna_assets.shard_run import ShardRun, StepSummary
-from dyna_train.episode.address import episode_path
-from dyna_train.episode.reader import Episode
 from dyna_train.errors import DynaError
-from dyna_train.files import open_store
 
 ROWS_SHOWN = 50
 WORST_SHOWN = 5
@@ -46,7 +44,7 @@ def summary_metadata(summary: StepSummary) -> dict[str, Any]:
 
 
 def episode_metadata(run: ShardRun) -> dict[str, Any]:
-    """The shard's episode files: a table, the storage per camera-minute, links, one contact sheet, the worst ones."""
+    """The shard's episode files: a table, the storage per camera-minute, links, one contact sheet."""
     rows = run.warehouse.current("episodes", run.shard.number)
     if not rows:
         return {}
@@ -66,22 +64,21 @@ def episode_metadata(run: ShardRun) -> dict[str, Any]:
         for row in rows[:ROWS_SHOWN]
     ]
     first = rows[0]
-    uri = f"{run.settings.lake}/{episode_path(run.shard.key, first['episode_id'], first['content_hash'])}"
+    place = (run.settings, run.shard.key, first["episode_id"], first["content_hash"])
     folder = f"{run.settings.lake}/episodes/{run.shard.key}"
     return {
         "episodes": dg.MetadataValue.table(records),
         "hours": sum(row["duration_s"] for row in rows) / 3600,
         "mb_per_camera_minute": sum(row["size_bytes"] for row in rows) / 1e6 / minutes if minutes else 0.0,
         "folder": _link(folder),
-        "example_file": _link(uri),
-        "contact_sheet": dg.MetadataValue.md(_sheet(uri, run.settings.storage_options(uri))),
-        **shard_page_metadata(run),
+        "example_file": _link(episode_uri(*place)),
+        "contact_sheet": dg.MetadataValue.md(_sheet(*place)),
     }
 
 
 def shard_page_metadata(run: ShardRun) -> dict[str, Any]:
     """How the shard's episodes stand, and its worst ones, as a picture in Markdown."""
-    limits_of = limits_of_sources(policy_in_force(run.catalog.active_policy()), run.sources)
+    limits_of = limits_in_force(run.catalog.active_policy(), run.sources)
     facts = shard_facts(run.warehouse, run.shard.number, limits_of, most=WORST_SHOWN)
     try:
         picture = webp_within(draw_shard_page(facts, opener(run.settings), NARROW), PICTURE_BYTES)
@@ -95,10 +92,10 @@ def _link(uri: str) -> dg.MetadataValue[Any]:
     return dg.MetadataValue.url(uri) if "://" in uri else dg.MetadataValue.path(uri)
 
 
-def _sheet(uri: str, options: dict[str, Any]) -> str:
+def _sheet(settings: Settings, shard_key: str, episode_id: int, content_hash: str) -> str:
     """One episode's contact sheet as Markdown that carries its picture, or why there is none."""
     try:
-        with Episode.open(uri, open_store(uri, **options)[0]) as episode:
+        with open_episode(settings, shard_key, episode_id, content_hash) as episode:
             jpeg = contact_sheet(episode)
     except (DynaError, OSError) as error:  # the gate after has to say so of the row; a picture must not
         return f"no contact sheet: {error}"

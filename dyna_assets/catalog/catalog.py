@@ -230,10 +230,6 @@ class Catalog:
         settled = func.greatest(Shard.settled_revision, func.least(revision, Shard.revision))
         self._change_shard(key, settled_revision=settled, attempts=0)
 
-    def mark_due(self, key: str) -> None:
-        """Ask for another run of the shard."""
-        self._change_shard(key, revision=Shard.revision + 1)
-
     def mark_all_due(self, numbers: Collection[int]) -> None:
         """Ask for another run of each of these shards, also of those that were given up."""
         with self._begin() as session:

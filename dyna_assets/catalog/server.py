@@ -40,6 +40,7 @@ _MAJOR = "18"
 _NAME = "dyna"  # of the database and of its owner
 _PORT = "5432"  # part of the socket's name, nothing more
 _WAIT_S = 60  # recovery after a crash can take a while
+_MAX_LOG_BYTES = 8 << 20
 
 _SETTINGS = {
     "listen_addresses": "",
@@ -70,6 +71,7 @@ def ensure_server(home: Home) -> str:
         if lock is None:  # somebody else starts it, or the last processes of a killed server are ending
             _end_if_unreachable(home)
             _wait_a_little(home, deadline)
+    _bound_log(home)
     return url
 
 
@@ -102,7 +104,7 @@ def stop_server(home: Home) -> bool:
 
 
 def log_file(home: Home) -> Path:
-    """The server's log."""
+    """The server's log; what was too much for it stands in `server.log.1`."""
     return home.postgres / "server.log"
 
 
@@ -254,6 +256,17 @@ def _refusal(home: Home) -> str | None:
             return None
     except OperationalError as error:
         return str(error.orig).strip()
+
+
+def _bound_log(home: Home) -> None:
+    """Begin the log anew where it has grown too long. The server appends, so it can be cut under its hands.
+
+    Not by PostgreSQL's own collector, which bounds the number of files by time and none of them by size.
+    """
+    log = log_file(home)
+    if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
+        shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+        os.truncate(log, 0)
 
 
 def _log_end(home: Home, num_lines: int = 8) -> str:

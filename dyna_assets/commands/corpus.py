@@ -43,10 +43,36 @@ def curate(
 
 
 def status(as_json: AsJson = False) -> None:
-    """What the warehouse holds, per source."""
+    """What the warehouse holds, per source: episodes, how much of them was checked, and their size."""
     from dyna_assets.corpus import summarize
 
-    print_rows([asdict(line) for line in summarize(open_workspace().warehouse)], as_json, title="corpus")
+    lines = summarize(open_workspace().warehouse)
+    if as_json:
+        print_rows([asdict(line) for line in lines], as_json, title="corpus")
+        return
+    episodes = [
+        {
+            "source": line.source,
+            "episodes": f"{line.num_episodes:,}",
+            "passed": f"{line.num_passed:,}",
+            "of these warned": f"{line.num_warned:,}",
+            "checked of all": f"{line.num_checked:,} of {line.num_checks:,}",
+        }
+        for line in lines
+    ]
+    sizes = [
+        {
+            "source": line.source,
+            "hours": line.hours,
+            "camera minutes": line.camera_minutes,
+            "MB landed": line.raw_mb,
+            "MB in episodes": line.episode_mb,
+        }
+        for line in lines
+    ]
+    print_rows(episodes, as_json, title="corpus")
+    if sizes:
+        print_rows(sizes, as_json, title="size")
 
 
 def verdicts(as_json: AsJson = False) -> None:
@@ -65,6 +91,19 @@ def verdicts(as_json: AsJson = False) -> None:
         }
         for row in workspace.catalog.quarantined()
     ]
-    print_rows(
-        [*uploads, *(asdict(row) for row in rejections(workspace.warehouse))], as_json, title="refused"
-    )
+    refused = rejections(workspace.warehouse)
+    rows = [*uploads, *map(asdict, refused)]
+    if as_json:
+        print_rows(rows, as_json, title="refused")
+        return
+    reasons = [row["reason"] for row in uploads] + [row.reasons for row in refused]
+    lines = [
+        {
+            "episode": str(row["episode_id"]),
+            "refused": f"{row['status']} in {row['step']}",
+            "name": f"{row['source']}: {row['name']}",
+            "reason": reason,
+        }
+        for row, reason in zip(rows, reasons, strict=True)
+    ]
+    print_rows(lines, as_json, title="refused")

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from dyna_assets.commands.shared import AsJson, open_workspace
+from dyna_assets.commands.shared import AsJson, open_workspace, print_rows
 from dyna_train.program import Exit
 
 if TYPE_CHECKING:
@@ -58,36 +57,37 @@ def regate(
     if as_json:
         typer.echo(json.dumps({"regate": {**asdict(found), "dry_run": dry_run}}, indent=2))
     else:
-        _show(found, Console(), dry_run=dry_run)
+        _show(found, dry_run=dry_run)
     raise typer.Exit(Exit.OK)
 
 
-def _show(found: Regated, console: Console, *, dry_run: bool) -> None:
-    checks = Table("check", "checked of all", "warned", "rejected", title=found.policy, title_justify="left")
-    for column in checks.columns[1:]:
-        column.justify = "right"
-    for one in found.checks:
-        checks.add_row(
-            one.check,
-            f"{one.num_checked:,} of {one.num_rows:,}",
-            _change(f"{one.warned_before:,}", f"{one.warned_after:,}"),
-            _change(f"{one.rejected_before:,}", f"{one.rejected_after:,}"),
-        )
-    levels = Table("verdict", "episodes", "hours", title="episodes", title_justify="left")
-    for level in found.levels:
-        levels.add_row(
-            level.level,
-            _change(f"{level.episodes_before:,}", f"{level.episodes_after:,}"),
-            _change(f"{level.hours_before:,.2f}", f"{level.hours_after:,.2f}"),
-        )
-    console.print(checks, levels)
+def _show(found: Regated, *, dry_run: bool) -> None:
+    checks = [
+        {
+            "check": one.check,
+            "checked of all": f"{one.num_checked:,} of {one.num_rows:,}",
+            "warned": _change(f"{one.warned_before:,}", f"{one.warned_after:,}"),
+            "rejected": _change(f"{one.rejected_before:,}", f"{one.rejected_after:,}"),
+        }
+        for one in found.checks
+    ]
+    levels = [
+        {
+            "verdict": level.level,
+            "episodes": _change(f"{level.episodes_before:,}", f"{level.episodes_after:,}"),
+            "hours": _change(f"{level.hours_before:,.2f}", f"{level.hours_after:,.2f}"),
+        }
+        for level in found.levels
+    ]
+    print_rows(checks, False, title=found.policy)
+    print_rows(levels, False, title="episodes")
     written = "would change" if dry_run else "changed"
-    console.print(
+    typer.echo(
         f"{found.num_changed:,} of {found.num_rows:,} verdicts {written} in {found.seconds:.1f} s: "
         f"{found.num_refused:,} rows rejected now, {found.num_admitted:,} no longer"
     )
     if found.num_admitted and not dry_run:
-        console.print("Make the episodes that are let through: dyna-assets worker --once")
+        typer.echo("Make the episodes that are let through: dyna-assets worker --once")
 
 
 def _change(before: str, after: str) -> str:

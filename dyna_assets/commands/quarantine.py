@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import getpass
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dyna_assets.commands.shared import AsJson, open_workspace, print_rows
+from dyna_assets.commands.shared import AsJson, find_upload, open_workspace, print_rows, refuse_waiting
+from dyna_assets.commands.uploads import landed_now, print_refused, upload_report_of
 from dyna_assets.errors import CurationError, UploadError
 from dyna_train.program import Exit
 
@@ -24,6 +26,7 @@ WHAT_TO_DO = (
     "dyna-assets quarantine retry '{name}'; if the upload is good as it is: "
     "dyna-assets quarantine release '{name}' --reason TEXT"
 )
+ABOUT_ONE = "all about one of the refused recordings: dyna-assets quarantine explain EPISODE_ID"
 
 
 def list_quarantined(as_json: AsJson = False) -> None:
@@ -39,21 +42,22 @@ def explain(
     name: Annotated[str, typer.Argument(help="An upload by its name, or an episode by its name or id.")],
     as_json: AsJson = False,
 ) -> None:
-    """The whole reason: which files differ, what was expected and found, and what to do.
+    """Everything that is wrong with an upload or an episode, and what to do about it.
 
-    Of an episode: the step that refused it, and every finding of its gates.
+    Of an upload: which files differ, what was expected and found, and which of its recordings were refused. Of an
+    episode: the step that refused it, and every finding of its gates.
     """
     workspace = open_workspace()
     if any(str(row.id) != name for row in workspace.catalog.find_uploads(name)):
-        _print(_of_upload(workspace, name), as_json)
+        _print(_of_upload(workspace, find_upload(workspace, name)), as_json)
         return
+    if not name.isdecimal():
+        refuse_waiting(workspace, name)
     try:
         facts = _episode_facts(workspace, name)
     except CurationError as error:
-        from dyna_assets.landing.quarantine import upload_named
-
         try:
-            upload_named(workspace.catalog, name)
+            find_upload(workspace, name)
         except UploadError as also:
             raise UploadError(f"{also}; and {error}") from None
         raise
@@ -67,12 +71,11 @@ def release(
 ) -> None:
     """Overrule a quarantine: the upload is registered as it lies there now."""
     from dyna_assets.landing.quarantine import release as overrule
-    from dyna_assets.landing.quarantine import upload_named
     from dyna_assets.landing.register import utc_now
     from dyna_assets.stamps import all_versions
 
     workspace = open_workspace()
-    row = upload_named(workspace.catalog, name)
+    row = find_upload(workspace, name)
     registered = overrule(
         workspace.catalog,
         workspace.source(row.source),
@@ -90,12 +93,11 @@ def release(
 def retry(name: Upload) -> None:
     """Look at a quarantined upload anew, at its hashes too. Exit code 1 if it is still wrong."""
     from dyna_assets.landing.quarantine import retry as look_again
-    from dyna_assets.landing.quarantine import upload_named
     from dyna_assets.landing.register import utc_now
     from dyna_assets.stamps import all_versions
 
     workspace = open_workspace()
-    row = upload_named(workspace.catalog, name)
+    row = find_upload(workspace, name)
     source = workspace.source(row.source)
     done = look_again(
         workspace.catalog, source, workspace.settings, row, versions=all_versions(), now=utc_now()
@@ -116,52 +118,46 @@ def _since(row: UploadRow) -> str:
     return str(row.notes.get(SINCE) or row.registered_at.isoformat())[:19].replace("T", " ")
 
 
-def _of_upload(workspace: Workspace, name: str) -> dict[str, Any]:
+def _of_upload(workspace: Workspace, row: UploadRow) -> dict[str, Any]:
     from dyna_assets.catalog.quarantine import RELEASES
-    from dyna_assets.landing.quarantine import file_faults, find_landed, upload_named
-    from dyna_assets.landing.register import utc_now
+    from dyna_assets.landing.quarantine import file_faults
 
-    row = upload_named(workspace.catalog, name)
-    found: dict[str, Any] = {
-        "upload": f"{row.source}: {row.name}",
+    landed = landed_now(workspace, row)
+    report = upload_report_of(workspace, row, landed)
+    is_quarantined = row.state == "quarantined"
+    name = f"{row.source}: {row.name}"
+    faults = [] if landed is None else file_faults(landed)
+    return {
+        "upload": name,
         "where": row.uri,
         "state": row.state,
-        "since": _since(row) if row.state == "quarantined" else "",
+        "since": _since(row) if is_quarantined else "",
         "reason": row.reason,
         "released": row.notes.get(RELEASES, []),
-        "files": [],
+        "files": [{"file": path, "expected": expected, "found": there} for path, expected, there in faults],
+        "refused": [asdict(line) for line in report.refused],
+        "problems": list(report.problems),
+        "what to do": WHAT_TO_DO.format(name=name) if is_quarantined else ABOUT_ONE if report.refused else "",
     }
-    try:
-        landed = find_landed(workspace.source(row.source), workspace.settings, row, utc_now())
-        found["files"] = [
-            {"file": path, "expected": expected, "found": there}
-            for path, expected, there in file_faults(landed)
-        ]
-    except UploadError as error:
-        found["now"] = str(error)
-    if row.state == "quarantined":
-        found["what to do"] = WHAT_TO_DO.format(name=f"{row.source}: {row.name}")
-    return found
 
 
 def _episode_facts(workspace: Workspace, text: str) -> PageFacts:
     from dyna_assets.look.find import find_episode
     from dyna_assets.look.gather import page_facts
-    from dyna_assets.look.limits import limits_of_sources
-    from dyna_assets.quality.policy import policy_in_force
+    from dyna_assets.quality.policy import limits_in_force
 
-    policy = policy_in_force(workspace.catalog.active_policy())
     number = find_episode(workspace.warehouse, text)
-    return page_facts(workspace.warehouse, number, limits_of_sources(policy, workspace.sources()))
+    limits_of = limits_in_force(workspace.catalog.active_policy(), workspace.sources())
+    return page_facts(workspace.warehouse, number, limits_of)
 
 
 def _of_episode(facts: PageFacts) -> dict[str, Any]:
     return {
         "episode": f"{facts.episode_id}, {facts.where}",
         "state": facts.outcome,
-        "reason": facts.headline,
+        "reason": "" if facts.failures or facts.findings else facts.headline,
         "steps": [
-            {"step": failure.step, "status": failure.status, "reason": failure.reason}
+            {**asdict(failure), "reason": failure.reason.replace(f"{facts.where}: ", "", 1)}
             for failure in facts.failures
         ],
         "findings": [
@@ -180,22 +176,39 @@ def _of_episode(facts: PageFacts) -> dict[str, Any]:
                 "policy": gate.policy,
                 "verdict": gate.verdict,
                 "checked": f"{gate.num_checked} of {gate.num_checks}",
+                "not checked": ", ".join(gate.unchecked),
             }
             for gate in facts.gates
         ],
-        "what to do": "mend the recording and upload it under a new name; or change the limits under [gates] of the "
-        "source's TOML and run: dyna-assets regate. Its page: dyna-assets show "
-        f"{facts.episode_id} --out page.png",
+        "what to do": _what_to_do(facts),
+        "page": f"dyna-assets show {facts.episode_id} --out page.png",
     }
 
 
+def _what_to_do(facts: PageFacts) -> str:
+    """Advice for an episode that is no good; what is wrong with it stands in the reasons themselves."""
+    if facts.outcome not in ("reject", "error"):
+        return ""
+    mend = "mend the recording and upload it under a new name"
+    if facts.failures:
+        return f"{mend}; after mending a reader or the source's TOML: dyna-assets worker --once"
+    return (
+        f"{mend}; or, if it is good as it is, change the limits under [gates] of the source's TOML, "
+        "then: dyna-assets regate"
+    )
+
+
 def _print(found: dict[str, Any], as_json: bool) -> None:
-    """One thing after the other: a table for a list, a line for anything else."""
+    """One thing after the other: a table for a list of rows, a line for anything else."""
     if as_json:
         typer.echo(json.dumps(found, indent=2))
         return
     for key, value in found.items():
-        if isinstance(value, list) and value:
+        if key == "refused" and value:
+            print_refused(value)
+        elif key == "problems":
+            typer.echo("".join(f"warning: {problem}\n" for problem in value), nl=False)
+        elif isinstance(value, list) and value:
             print_rows(value, as_json, title=key)
         elif value:
             typer.echo(f"{key}: {value}")

@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from dyna_assets.commands.shared import open_workspace
+from dyna_assets.commands.shared import file_to_write, open_workspace
 from dyna_train.errors import BadInput
 
 
 def show(
-    out: Annotated[str, typer.Option(help="Where to write the picture: a .png or .jpg file.")],
+    out: Annotated[
+        str, typer.Option(help="Where to write the picture: a .png or .jpg file in a folder that is there.")
+    ],
     episode: Annotated[
         str, typer.Argument(help="Id, 'source: upload/recording', or a part of that name that only one has.")
     ] = "",
@@ -27,7 +29,7 @@ def show(
     from dyna_assets.look.image import picture_path, save_picture  # these load duckdb, av and Pillow
     from dyna_assets.look.show import episode_page, shard_page
 
-    path = picture_path(out)
+    path = picture_path(str(file_to_write(out)))
     workspace = open_workspace()
     page = shard_page(workspace, shard, worst) if shard else episode_page(workspace, episode)
     save_picture(page, path)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from dyna_assets.commands.shared import AsJson, open_workspace, print_rows
+from dyna_assets.commands.shared import AsJson, file_to_write, open_workspace, print_rows
 
 if TYPE_CHECKING:
     from dyna_assets.landing.draft import Draft
+    from dyna_assets.landing.recording import TopicInfo
 
 Landing = Annotated[str, typer.Argument(help="Its landing folder or URL, with at least one recording in it.")]
 
@@ -22,7 +21,7 @@ Landing = Annotated[str, typer.Argument(help="Its landing folder or URL, with at
 def probe(
     folder: Annotated[str, typer.Argument(help="Folder or URL with recordings of whatever kind.")],
     name: Annotated[str, typer.Option(help="Name of the source; default: the folder's.")] = "",
-    out: Annotated[Path | None, typer.Option(help="Write the TOML to this file; must not exist.")] = None,
+    out: Annotated[str, typer.Option(help="Write the TOML to this file; must not exist.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Look at an unknown folder: what is in it, and a first draft of the source's TOML.
@@ -33,6 +32,7 @@ def probe(
     from dyna_assets.landing.source_toml import render_draft
     from dyna_train.files import publish
 
+    path = file_to_write(out) if out else None
     landing = landing_uri(folder)
     draft = look_at(name or source_name(landing), landing)
     text = render_draft(draft)
@@ -40,12 +40,12 @@ def probe(
         typer.echo(json.dumps(_as_json(draft), indent=2))
         return
     _show(draft, Console(stderr=True))
-    if out is None:
+    if path is None:
         typer.echo(text, nl=False)
         return
-    with publish(out, is_new=True) as part:
+    with publish(path, is_new=True) as part:
         part.write_text(text, encoding="utf-8")
-    typer.echo(f"{out}: read it, correct it, and put it into the 'sources' folder of DYNA_HOME")
+    typer.echo(f"{path}: read it, correct it, and put it into the 'sources' folder of DYNA_HOME")
 
 
 def add(name: Annotated[str, typer.Argument(help="Name of the source.")], landing: Landing) -> None:
@@ -62,7 +62,7 @@ def list_sources(as_json: AsJson = False) -> None:
     sources = open_workspace().sources()
     print_rows(
         [
-            {"name": s.name, "reader": s.reader, "landing": s.landing, "rate_hz": s.grid.rate_hz}
+            {"name": s.name, "reader": s.reader, "rate_hz": s.grid.rate_hz, "landing": s.landing}
             for s in sources.values()
         ],
         as_json,
@@ -72,26 +72,32 @@ def list_sources(as_json: AsJson = False) -> None:
 
 def _show(draft: Draft, console: Console) -> None:
     profile = draft.profile
-    table = Table(title=f"{profile.landing}: {profile.reader}", title_justify="left")
-    for column in ("topic", "kind", "encoding", "messages", "becomes"):
-        table.add_column(column, justify="right" if column == "messages" else "left")
-    for topic, info in draft.topics.items():
-        size = f"{info.width}x{info.height} " if info.width else f"[{len(info.names)}] " if info.names else ""
-        cells = (topic, info.kind, f"{size}{info.encoding}", f"{info.num_messages:,}", _becomes(draft, topic))
-        table.add_row(*map(Text, cells))  # not as markup: names may hold brackets
-    console.print(table)
+    rows = [
+        {
+            "kind": info.kind,
+            "messages": f"{info.num_messages:,}",
+            "becomes": _becomes(draft, topic),
+            "topic": f"{topic}{_form(info)}",
+        }
+        for topic, info in draft.topics.items()
+    ]
+    print_rows(rows, False, title=f"{profile.landing}: {profile.reader}", console=console)
     for note in draft.notes:
         console.print(Text(f"note: {note}"), soft_wrap=True)
+
+
+def _form(info: TopicInfo) -> str:
+    """' (640x480 jpeg)', ' ([7] float32)'."""
+    size = f"{info.width}x{info.height}" if info.width else f"[{len(info.names)}]" if info.names else ""
+    said = " ".join(filter(None, (size, info.encoding)))
+    return f" ({said})" if said else ""
 
 
 def _becomes(draft: Draft, topic: str) -> str:
     """The role a topic gets, by its name in the episode file, or what else becomes of it."""
     profile = draft.profile
-    for kind, roles in (("camera", profile.cameras), ("state", profile.states), ("action", profile.actions)):
-        for role in roles:
-            if topic == role.topic:
-                return f"{kind} {role.name}"
-    return profile.use_of(topic)
+    roles = {role.topic: f"{role.role} {role.name}" for role in profile.topic_roles}
+    return roles.get(topic) or profile.use_of(topic)
 
 
 def _as_json(draft: Draft) -> dict[str, object]:

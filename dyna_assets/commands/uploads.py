@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dyna_assets.commands.shared import AsJson, open_workspace, print_rows
+from dyna_assets.commands.shared import AsJson, find_upload, open_workspace, print_rows
+from dyna_assets.errors import UploadError
 from dyna_train.program import Exit
 
 if TYPE_CHECKING:
     from dyna_assets.catalog.rows import UploadRow
+    from dyna_assets.landing.discover import FoundUpload
+    from dyna_assets.landing.file_fates import Fate
     from dyna_assets.landing.report import UploadReport
     from dyna_assets.workspace import Workspace
 
 SHOWN = 20
 """Files, or recordings, of one kind that are listed one by one."""
+_BY: dict[Fate, str] = {"recording": "for", "metadata": "by", "ignored": "by", "missing": "named by"}
+"""Fate of a file -> how what caused it is named."""
 
 
 def upload(
@@ -27,13 +33,13 @@ def upload(
 ) -> None:
     """Report on an upload: its files, recordings, tasks and topics, and whether counts in equal counts out.
 
-    Exits 1 if something of it is unmapped, read by nobody, gone, or not accounted for.
+    Exits 1 if it is quarantined, if a recording of it was refused, or if anything of it is unmapped, read by nobody,
+    gone, or not accounted for; 2 if there is no such upload, or it is not registered yet. Recordings that wait for a
+    worker are no fault.
     """
-    from dyna_assets.landing.quarantine import upload_named
-
     workspace = open_workspace()
-    row = upload_named(workspace.catalog, name)
-    report = _report(workspace, row)
+    row = find_upload(workspace, name)
+    report = upload_report_of(workspace, row, landed_now(workspace, row))
     if as_json:
         about = {"upload": f"{row.source}: {row.name}", "state": row.state, "reason": row.reason}
         typer.echo(json.dumps({**about, **asdict(report), "balance": report.balance}, indent=2))
@@ -43,20 +49,28 @@ def upload(
         raise typer.Exit(Exit.WARNING)
 
 
-def _report(workspace: Workspace, row: UploadRow) -> UploadReport:
+def landed_now(workspace: Workspace, row: UploadRow) -> FoundUpload | None:
+    """The upload as it lies in its landing folder now; None if it is not there any more."""
     from dyna_assets.landing.quarantine import find_landed
     from dyna_assets.landing.register import utc_now
+
+    try:
+        return find_landed(workspace.source(row.source), workspace.settings, row, utc_now())
+    except UploadError:
+        return None
+
+
+def upload_report_of(workspace: Workspace, row: UploadRow, landed: FoundUpload | None) -> UploadReport:
+    """The report on an upload; one that is not there any more lacks all its files. landed: see `landed_now`."""
     from dyna_assets.landing.report import read_rows, upload_report
     from dyna_assets.landing.sources import reader_of
 
     source = workspace.source(row.source)
-    landed = find_landed(source, workspace.settings, row, utc_now())
     episodes = workspace.catalog.upload_episodes(row.id)
     shards = workspace.catalog.upload_shards(row.id)
-    listed = None if row.marker is None else [file["path"] for file in row.marker["files"]]
     return upload_report(
-        landed.files,
-        listed,
+        {} if landed is None else landed.files,
+        None if row.marker is None else [file["path"] for file in row.marker["files"]],
         {episode.id: (episode.name, episode.files) for episode in episodes},
         reader_of(source).metadata,
         source.ignore,
@@ -64,68 +78,75 @@ def _report(workspace: Workspace, row: UploadRow) -> UploadReport:
     )
 
 
+def print_refused(refused: Sequence[Mapping[str, Any]]) -> None:
+    """Recordings that were refused, by what; the first of them, and how many more there are."""
+    print_rows(refused[:SHOWN], False, title="refused")
+    if refused[SHOWN:]:
+        typer.echo(f"and {len(refused) - SHOWN:,} more: --json lists all of them\n")
+
+
 def _show(row: UploadRow, report: UploadReport) -> None:
-    typer.echo(f"{row.source}: {row.name}: {row.state}{f': {row.reason}' if row.reason else ''}")
-    print_rows(_files(report), False, title="files")
-    print_rows(_episodes(report), False, title="recordings")
+    typer.echo(f"{row.source}: {row.name}: {row.state}{f': {row.reason}' if row.reason else ''}\n")
+    print_rows(file_rows(report), False, title="files")
+    print_rows(recording_rows(report), False, title="recordings")
+    if report.refused:
+        print_refused([asdict(line) for line in report.refused])
     if report.tasks:
-        tasks = [{"task": task, "recordings": count} for task, count in report.tasks.items()]
+        tasks = [{"recordings": f"{count:,}", "task": task} for task, count in report.tasks.items()]
         print_rows(tasks, False, title="tasks")
-    print_rows(_topics(report), False, title="topics")
+    if report.topics:
+        print_rows(topic_rows(report), False, title="topics")
+    else:
+        typer.echo(
+            f"topics unknown: {'not readable' if report.num_unreadable else 'no recording was read yet'}\n"
+        )
     typer.echo(report.balance)
     for problem in report.problems:
         typer.echo(f"warning: {problem}")
 
 
-def _files(report: UploadReport) -> list[dict[str, Any]]:
+def file_rows(report: UploadReport) -> list[dict[str, Any]]:
     """The files by what became of them; one by one while they are few."""
     counts = Counter(line.fate for line in report.files)
     rows: list[dict[str, Any]] = []
     for fate, count in counts.items():
         lines = [line for line in report.files if line.fate == fate]
         if count <= SHOWN:
-            rows += [
-                {"fate": fate, "file": line.path, "bytes": f"{line.size_bytes:,}", "by": line.by}
-                for line in lines
-            ]
+            rows += [_file(fate, line.size_bytes, line.path, line.by) for line in lines]
         else:
-            first = f"{count:,} files, first {lines[0].path}"
-            rows.append(_file(fate, first, sum(line.size_bytes for line in lines)))
+            size_bytes = sum(line.size_bytes for line in lines)
+            rows.append(_file(fate, size_bytes, f"{count:,} files, first {lines[0].path}"))
     return rows
 
 
-def _file(fate: str, file: str, size_bytes: int, by: str = "") -> dict[str, Any]:
-    return {"fate": fate, "file": file, "bytes": f"{size_bytes:,}", "by": by}
+def _file(fate: Fate, size_bytes: int, file: str, by: str = "") -> dict[str, Any]:
+    why = f" ({_BY[fate]} {by})" if by else ""
+    is_measured = fate not in ("marker", "missing")
+    return {"fate": fate, "bytes": f"{size_bytes:,}" if is_measured else "", "file": f"{file}{why}"}
 
 
-def _episodes(report: UploadReport) -> list[dict[str, Any]]:
+def recording_rows(report: UploadReport) -> list[dict[str, Any]]:
+    """The recordings by how far they came; the first of each kind one by one."""
     counts = Counter(line.state for line in report.episodes)
     rows: list[dict[str, Any]] = []
     for state, count in counts.items():
         lines = [line for line in report.episodes if line.state == state]
         rows += [
-            {"episode": str(line.episode_id), "name": line.name, "state": state, "reason": line.reason}
+            {"episode": str(line.episode_id), "state": state, "recording": line.name}
             for line in lines[:SHOWN]
         ]
         if count > SHOWN:
-            more = f"and {count - SHOWN:,} more"
-            rows.append({"episode": "", "name": more, "state": state, "reason": ""})
+            rows.append({"episode": "", "state": state, "recording": f"and {count - SHOWN:,} more"})
     return rows
 
 
-def _topics(report: UploadReport) -> list[dict[str, Any]]:
+def topic_rows(report: UploadReport) -> list[dict[str, Any]]:
+    """The topics, each with what became of its messages."""
     return [
         {
-            "topic": line.topic,
-            "kind": line.kind,
-            "use": line.role or line.use,
             "in": f"{line.num_in:,}",
-            "used": f"{line.num_used:,}",
-            "outside": f"{line.num_outside:,}",
-            "surplus": f"{line.num_surplus:,}",
-            "left out": f"{line.num_left_out:,}",
-            "not made": f"{line.num_unmade:,}",
-            "": "" if line.num_in == line.num_out else "?",
+            "use": line.role or line.use,
+            "topic, and what became of its messages": f"{line.topic} ({line.kind}): {line.became}",
         }
         for line in report.topics
     ]

@@ -22,7 +22,10 @@ def worker(
         float, typer.Option(min=0.1, help="Seconds between looks at the landing folders.")
     ] = 1.0,
 ) -> None:
-    """Take what landed and run the shards that are due, in this process."""
+    """Take what landed and run the shards that are due, in this process.
+
+    What it waits for is said once, and again when it changes.
+    """
     import time
 
     from dyna_assets.definitions import build
@@ -33,18 +36,21 @@ def worker(
     prepare_instance(workspace.home, workspace.database_url, workers=workspace.settings.workers)
     definitions = build(workspace.home)
     with open_instance(workspace.home) as instance:
+        said: dict[str, str] = {}
         while True:
             done = drain(
                 workspace, instance, definitions, profile, skip_checks=skip_check or (), retry_given_up=once
             )
-            code = _say_what_was_done(workspace, done)
+            waits = done.waits()
+            code = _say_what_was_done(workspace, done, [waits[what] for what in waits if what not in said])
             if once:
                 raise typer.Exit(code)
+            said = waits
             time.sleep(interval_s)
 
 
-def _say_what_was_done(workspace: Any, done: Any) -> Exit:
-    """Print what one pass of the worker did; the exit code it deserves."""
+def _say_what_was_done(workspace: Any, done: Any, waits: list[str]) -> Exit:
+    """Print what one pass of the worker did, and `waits`; the exit code it deserves."""
     from dyna_assets.corpus import rejections
 
     found = done.registration
@@ -52,24 +58,19 @@ def _say_what_was_done(workspace: Any, done: Any) -> Exit:
         typer.echo(f"registered {upload}: {count} new or changed episodes")
     for note in found.notes:
         typer.echo(f"note: {note}")
-    for title, lines in (
-        ("quarantined", found.quarantined),
-        ("waiting", found.arriving),
-        ("not read", found.ignored),
-        ("unreachable", found.unreachable),
-        ("failed", done.failed),
-    ):
-        for name, reason in lines.items():
-            typer.echo(f"{title}: {name}: {reason}")
+    for name, reason in found.quarantined.items():
+        typer.echo(f"quarantined: {name}: {reason}")
+    for line in waits:
+        typer.echo(line)
+    for key, reason in done.failed.items():
+        typer.echo(f"failed: {key}: {reason}")
     refused = (
         [row for row in rejections(workspace.warehouse) if row.run_id in done.run_ids] if done.run_ids else []
     )
     for row in refused:
-        typer.echo(f"{row.status}: {row.source}: {row.name}: {row.reason}")
+        typer.echo(f"{row.status}: {row.source}: {row.name}: {'; '.join(row.reasons)}")
     for key in done.succeeded:
         typer.echo(f"{key}: done")
-    for key in done.given_up:
-        typer.echo(f"{key}: failed too often; mend the cause, then: dyna-assets worker --once")
     if done.failed or done.given_up or found.unreachable:
         return Exit.FAILURE
     return Exit.WARNING if refused or found.quarantined else Exit.OK

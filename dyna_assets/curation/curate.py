@@ -18,6 +18,7 @@ from pydantic import Field, field_validator
 
 from dyna_assets.curation.valid_steps import SPANS, statistics
 from dyna_assets.errors import CurationError
+from dyna_assets.names import Name
 from dyna_assets.quality import CHECKS
 from dyna_assets.settings import Settings
 from dyna_assets.stamps import STEPS
@@ -98,7 +99,7 @@ class CurationSpec(Config):
     min_duration_s: the shortest valid stretch of an episode that is taken.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)
+    name: Name
     where: str = Field(default="true", min_length=1)
     passed: bool = True
     min_duration_s: float = 0.0
@@ -174,8 +175,8 @@ def curate(
     pinned = [warehouse.pin(table) for table in READS]
     for table in pinned:
         warehouse.view(connection, table)
-    _confine(connection, [file for table in pinned for file in table.files])
-    _select(connection, spec)
+    confine(connection, [file for table in pinned for file in table.files])
+    select(connection, spec)
     features = _features(connection, spec)
     info = ManifestInfo(
         name=spec.name,
@@ -192,15 +193,15 @@ def curate(
     return Curated(str(path), info, totals, num_without_gops, hours, time.perf_counter() - began)
 
 
-def _confine(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
+def confine(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
     """Let a person's SQL reach the pinned files and nothing else of this machine or network."""
     connection.execute("SET allowed_paths = ?", [files])
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
 
 
-def _select(connection: duckdb.DuckDBPyConnection, spec: CurationSpec) -> None:
-    """Run the one query into the temporary table `selected`."""
+def select(connection: duckdb.DuckDBPyConnection, spec: CurationSpec) -> None:
+    """Run the one query into the temporary table `selected`. Raises CurationError for a condition that is none."""
     try:
         if len(duckdb.extract_statements(spec.query)) != 1:
             raise CurationError(

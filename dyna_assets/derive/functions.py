@@ -7,6 +7,7 @@ captures; so neither a held row nor the grid's rate shows in them, and none reac
 
 from __future__ import annotations
 
+import json
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from dyna_assets.angles import Turning
-from dyna_assets.derive.registry import Signal, Values, derived, refused
+from dyna_assets.derive.registry import Signal, Units, Values, derived, refused, units_in, units_text
 from dyna_train.config import Config
 
 
@@ -44,11 +45,39 @@ class DeltaOptions(Config):
     to: Literal["state", "next"] = "state"
 
 
-@derived("velocity", VelocityOptions, units="those of the signal per second")
+def _velocity_units(of: tuple[Units, ...], options: VelocityOptions) -> Units:
+    (units,) = of
+    _refuse_quaternions(units, "its rate is no difference of its parts")
+    return _per_second(units) if isinstance(units, str) else tuple(map(_per_second, units))
+
+
+def _per_second(unit: str) -> str:
+    return f"{unit}/s" if unit else ""
+
+
+def _gripper_units(of: tuple[Units, ...], options: GripperOptions) -> Units:
+    return ""
+
+
+def _delta_units(of: tuple[Units, ...], options: DeltaOptions) -> Units:
+    _refuse_quaternions(of[0], "a difference of its parts is no rotation")
+    if options.to == "next" and len(of) > 1:
+        raise refused("to = 'next' compares an action with itself: name one signal in 'of'")
+    if options.to == "state" and len(of) < 2:
+        raise refused("to = 'state' needs two signals in 'of': the action, then the state")
+    if options.to == "state" and not _are_alike(*of):
+        raise refused(
+            f"the action is {_said(of[0])}, the state {_said(of[1])}; they must be alike, "
+            f"in the same order{_units_hint(*of)}"
+        )
+    return of[0]
+
+
+@derived("velocity", VelocityOptions, units="those of the signal per second", units_of=_velocity_units)
 def velocity(inputs: tuple[Signal, ...], options: VelocityOptions) -> Signal:
     """How fast each dimension changes; 0 where nothing came before (backward), and at steps that are not valid."""
     (signal,) = inputs
-    turning = _without_quaternions(signal, "their rate is no difference of their parts")
+    turning = _turning(signal)
     fresh_T, stretch_T = _fresh(signal)
     rows_F, stretch_F = np.flatnonzero(fresh_T), stretch_T[fresh_T]
     joined_F = stretch_F[1:] == stretch_F[:-1]
@@ -62,10 +91,10 @@ def velocity(inputs: tuple[Signal, ...], options: VelocityOptions) -> Signal:
     held_T = np.maximum(np.cumsum(fresh_T) - 1, 0)
     made_TD = made_FD[held_T] if len(rows_F) else np.zeros_like(signal.values_TD)
     made_TD = made_TD * signal.valid_T[:, None]
-    return signal.with_values(made_TD, signal.names, [f"{unit}/s" if unit else "" for unit in signal.units])
+    return signal.with_values(made_TD, signal.names, [_per_second(unit) for unit in signal.units])
 
 
-@derived("gripper_state", GripperOptions, units="none: 0 closed, 1 open")
+@derived("gripper_state", GripperOptions, units="none: 0 closed, 1 open", units_of=_gripper_units)
 def gripper_state(inputs: tuple[Signal, ...], options: GripperOptions) -> Signal:
     """How far a gripper is open: 0 closed, 1 open, whatever the robot's own numbers are."""
     (signal,) = inputs
@@ -74,36 +103,41 @@ def gripper_state(inputs: tuple[Signal, ...], options: GripperOptions) -> Signal
     return signal.with_values(np.clip(share_TD, 0.0, 1.0), names, [""] * len(names))
 
 
-@derived("action_delta", DeltaOptions, units="those of the action", num_inputs=range(1, 3))
+@derived(
+    "action_delta", DeltaOptions, units="those of the action", units_of=_delta_units, num_inputs=range(1, 3)
+)
 def action_delta(inputs: tuple[Signal, ...], options: DeltaOptions) -> Signal:
     """How far the action is from the state, or from the next action; 0 where one of the two is not valid."""
     action = inputs[0]
-    turning = _without_quaternions(action, "a difference of their parts is no rotation")
+    turning = _turning(action)
     if options.to == "next":
-        if len(inputs) > 1:
-            raise refused("to = 'next' compares an action with itself: name one signal in 'of'")
         delta_TD, valid_T = _to_next(action)
         return Signal(turning.shorter(delta_TD), action.times_T, valid_T, action.names, action.units)
-    if len(inputs) < 2:
-        raise refused("to = 'state' needs two signals in 'of': the action, then the state")
     state = inputs[1]
-    if (len(action.names), action.units) != (len(state.names), state.units):
-        raise refused(
-            f"the action has {len(action.names)} dimensions in {_listed(action.units)}, the state "
-            f"{len(state.names)} in {_listed(state.units)}; they must be alike, "
-            f"in the same order{_units_hint(action, state)}"
-        )
     valid_T = action.valid_T & state.valid_T
     delta_TD = turning.shorter(action.values_TD - state.values_TD) * valid_T[:, None]
     return Signal(delta_TD, np.maximum(action.times_T, state.times_T), valid_T, action.names, action.units)
 
 
-def _units_hint(action: Signal, state: Signal) -> str:
+def _are_alike(action: Units, state: Units) -> bool:
+    if isinstance(action, str) == isinstance(state, str):
+        return action == state
+    return units_in(action) == units_in(state)
+
+
+def _said(units: Units) -> str:
+    """'3-dimensional in 'rad', 'm''; the number is left out where it is not known yet."""
+    return ("" if isinstance(units, str) else f"{len(units)}-dimensional ") + f"in {units_text(units)}"
+
+
+def _units_hint(action: Units, state: Units) -> str:
     """What to write in the source's TOML where only one of the two has units."""
-    if len(action.names) != len(state.names) or any(action.units) == any(state.units):
+    has_other_size = not isinstance(action, str) and not isinstance(state, str) and len(action) != len(state)
+    if has_other_size or any(units_in(action)) == any(units_in(state)):
         return ""
-    table, units = ("actions", state.units) if any(state.units) else ("states", action.units)
-    written = f'"{units[0]}"' if len(set(units)) == 1 else "[" + ", ".join(f'"{u}"' for u in units) + "]"
+    table, units = ("actions", state) if any(units_in(state)) else ("states", action)
+    every = units_in(units)
+    written = json.dumps(every[0] if len(every) == 1 else units)
     return f". Write units = {written} under the [[{table}]] of that name"
 
 
@@ -139,14 +173,10 @@ def _to_next(action: Signal) -> tuple[Values, NDArray[np.bool_]]:
     return delta_TD * both_T[:, None], both_T
 
 
-def _without_quaternions(signal: Signal, why_not: str) -> Turning:
-    if "quat" in signal.units:
-        names = [name for name, unit in zip(signal.names, signal.units, strict=True) if unit == "quat"]
-        raise refused(
-            f"{', '.join(names)} are a quaternion, and {why_not}; derive from a signal without them"
-        )
+def _refuse_quaternions(units: Units, why_not: str) -> None:
+    if "quat" in units_in(units):
+        raise refused(f"unit 'quat' is a quaternion, and {why_not}; derive from a signal without one")
+
+
+def _turning(signal: Signal) -> Turning:
     return Turning.of(signal.values_TD, signal.units, where="derived")
-
-
-def _listed(units: tuple[str, ...]) -> str:
-    return ", ".join(repr(unit) for unit in dict.fromkeys(units)) or "no unit"

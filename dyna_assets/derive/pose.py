@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, FiniteFloat
 
 from dyna_assets.derive.kinematics import Chain
-from dyna_assets.derive.registry import Signal, Values, derived, refused
+from dyna_assets.derive.registry import Signal, Units, Values, derived, refused, units_in, units_text
 from dyna_assets.derive.urdf import SLIDING, Joint, read_urdf
 from dyna_train.config import Config
 from dyna_train.errors import ConfigError
@@ -35,7 +35,21 @@ class PoseOptions(Config):
     joints: Mapping[str, str | FiniteFloat] = Field(default_factory=dict)
 
 
-@derived("end_effector_pose", PoseOptions, units="m, and a quaternion w x y z", num_inputs=range(1, 9))
+def _pose_units(of: tuple[Units, ...], options: PoseOptions) -> Units:
+    known = (*TO_RADIANS, *TO_METRES)
+    for units in of:
+        if not set(units_in(units)) & set(known):
+            raise refused(f"no joint is in {units_text(units)}, expected one of {units_text(known)}")
+    return UNITS
+
+
+@derived(
+    "end_effector_pose",
+    PoseOptions,
+    units="m, and a quaternion w x y z",
+    units_of=_pose_units,
+    num_inputs=range(1, 9),
+)
 def end_effector_pose(inputs: tuple[Signal, ...], options: PoseOptions) -> Signal:
     """Position and rotation of a link, from the joints between it and a base link by the robot's URDF."""
     chain = Chain.between(read_urdf(_text(options.urdf)), options.base, options.tip)
@@ -74,9 +88,9 @@ def _joint_values(inputs: tuple[Signal, ...], driver: str, joint: Joint, source:
     dim = holding[0].names.index(source)
     unit, known = holding[0].units[dim], TO_METRES if joint.kind in SLIDING else TO_RADIANS
     if unit not in known:
-        expected = ", ".join(repr(name) for name in known)
         raise refused(
-            f"joint '{driver}' ({joint.kind}): dimension '{source}' is in '{unit}', expected {expected}"
+            f"joint '{driver}' ({joint.kind}): dimension '{source}' is in '{unit}', "
+            f"expected one of {units_text(tuple(known))}"
         )
     return np.asarray(holding[0].values_TD[:, dim] * known[unit])
 

@@ -46,15 +46,23 @@ class Signal:
 
 
 Compute = Callable[[tuple[Signal, ...], Any], Signal]
+Units = tuple[str, ...] | str
+"""Of a vector: a unit for each dimension, or one for all of however many there are."""
+UnitsOf = Callable[[tuple[Units, ...], Any], Units]
 
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """A registered function. units: of its result, in words. num_inputs: how many signals it can be made of."""
+    """A registered function. units: of its result, in words. num_inputs: how many signals it can be made of.
+
+    units_of: the result's units from those of the inputs and the options, so that a source's TOML can be refused before
+    there is a recording. Raises RecordingError for what the function cannot be made of; `compute` need not look again.
+    """
 
     name: str
     version: int
     units: str
+    units_of: UnitsOf
     options: type[Config]
     num_inputs: range
     compute: Compute
@@ -69,7 +77,13 @@ DERIVED: dict[str, Derivation] = {}
 
 
 def derived(
-    name: str, options: type[Options], *, units: str, version: int = 1, num_inputs: range = range(1, 2)
+    name: str,
+    options: type[Options],
+    *,
+    units: str,
+    units_of: Callable[[tuple[Units, ...], Options], Units],
+    version: int = 1,
+    num_inputs: range = range(1, 2),
 ) -> Callable[
     [Callable[[tuple[Signal, ...], Options], Signal]], Callable[[tuple[Signal, ...], Options], Signal]
 ]:
@@ -78,7 +92,7 @@ def derived(
     def register(
         compute: Callable[[tuple[Signal, ...], Options], Signal],
     ) -> Callable[[tuple[Signal, ...], Options], Signal]:
-        DERIVED[name] = Derivation(name, version, units, options, num_inputs, compute)
+        DERIVED[name] = Derivation(name, version, units, units_of, options, num_inputs, compute)
         return compute
 
     return register
@@ -87,6 +101,16 @@ def derived(
 def derive_versions() -> dict[str, int]:
     """'derive.<function>' -> its version, for the stamps."""
     return {f"derive.{name}": entry.version for name, entry in sorted(DERIVED.items())}
+
+
+def units_in(units: Units) -> tuple[str, ...]:
+    """The units that occur, each once."""
+    return (units,) if isinstance(units, str) else tuple(dict.fromkeys(units))
+
+
+def units_text(units: Units) -> str:
+    """The units that occur, as an error names them."""
+    return ", ".join(f"'{unit}'" if unit else "no unit" for unit in units_in(units)) or "no unit"
 
 
 def refused(reason: str) -> RecordingError:

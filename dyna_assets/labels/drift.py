@@ -14,7 +14,9 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from dyna_assets.clocks import MAD_SIGMAS, WALL_CLOCK_NS, robust_sigma
+from dyna_assets.clocks import WALL_CLOCK_NS
+from dyna_assets.labels.registry import CURRENT_ANNOTATIONS
+from dyna_assets.robust import MAD_SIGMAS, robust_sigma
 from dyna_assets.warehouse.store import Warehouse
 
 MIN_EPISODES = 5
@@ -94,15 +96,10 @@ def read_sessions(warehouse: Warehouse, robot: str | None = None) -> list[Sessio
     return [Session(*row) for row in rows]
 
 
-_SESSIONS = """
-WITH numbered AS (
-    SELECT episode_id, labeller, status, subject, key, unit, value, seq,
-           max(seq) OVER (PARTITION BY episode_id) AS newest
-    FROM annotations
-),
-measured AS (
-    SELECT episode_id, subject, key, unit, value FROM numbered
-    WHERE seq = newest AND status = 'ok' AND labeller = 'lag' AND key IN ('lag', 'offset')
+_SESSIONS = f"""
+WITH measured AS (
+    SELECT episode_id, subject, key, unit, value FROM ({CURRENT_ANNOTATIONS})
+    WHERE labeller = 'lag' AND key IN ('lag', 'offset')
 ),
 known AS (
     SELECT episode_id, coalesce(nullif(robot, ''), source) AS robot,

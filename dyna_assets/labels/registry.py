@@ -55,6 +55,12 @@ class Labeller:
 
 
 LABELLERS: dict[str, Labeller] = {}
+CURRENT_ANNOTATIONS = """
+    SELECT annotations.* FROM annotations
+    SEMI JOIN (SELECT episode_id, max(seq) AS seq FROM annotations GROUP BY episode_id) USING (episode_id, seq)
+    WHERE status = 'ok'
+"""
+"""What the newest labelling of each episode found."""
 
 
 def labeller(name: str, *, version: int) -> Callable[[Find], Find]:

@@ -67,7 +67,7 @@ class EpisodeView:
             traces=traces_of(traces, packed["content_hash"]),
             task=recording["task"] or "",
             success=recording["success"],
-            texts=json.loads(recording["evidence"]).get("texts", []),
+            texts=json.loads(recording["facts"]).get("texts", []),
             options=options,
         )
 

@@ -87,19 +87,6 @@ class FoundUpload:
         return _sha256([ref.name, ref.facts, *lines])
 
 
-def find_uploads(
-    fs: fsspec.AbstractFileSystem,
-    root: str,
-    *,
-    quiet_period_s: float | None,
-    now_ns: int,
-    reader: Reader,
-) -> list[FoundUpload]:
-    """All uploads below `root` with their markers read; see `list_uploads`."""
-    found = list_uploads(fs, root, quiet_period_s=quiet_period_s, now_ns=now_ns, reader=reader)
-    return [upload.read() for upload in found]
-
-
 def list_uploads(
     fs: fsspec.AbstractFileSystem,
     root: str,

@@ -19,6 +19,7 @@ from dyna_assets.landing.recording import (
     Folder,
     Reader,
     Recording,
+    RecordingMeta,
     RecordingRef,
     Roles,
     TopicInfo,
@@ -105,7 +106,7 @@ def draft_source(name: str, landing_uri: str, folder: Folder, reader: Reader | N
         ),
         actions=tuple(ActionRole(name=role, topic=topic) for role, topic in roles.actions),
     )
-    notes = [*_choices(profile, reader), *_notes(place, reader, profile.ignore, meta.extra)]
+    notes = [*_choices(profile, reader), *_notes(place, reader, profile.ignore, meta)]
     return Draft(profile, ignored, topics, tuple(notes), choose)
 
 
@@ -118,11 +119,11 @@ def _choices(profile: SourceProfile, reader: Reader) -> list[str]:
     return []
 
 
-def _notes(folder: Folder, reader: Reader, ignore: Sequence[str], facts: Mapping[str, Any]) -> Iterator[str]:
+def _notes(folder: Folder, reader: Reader, ignore: Sequence[str], meta: RecordingMeta) -> Iterator[str]:
     """What the reader says of the folder, what of the recording cannot be read, and which files nobody reads."""
     yield from reader.notes(folder)
-    yield from facts.get("notes", ())
-    for topic, reason in islice(facts.get("missing", {}).items(), SHOWN):
+    yield from meta.notes
+    for topic, reason in islice(meta.missing.items(), SHOWN):
         yield f"topic '{topic}' cannot be read: {reason}"
     files = landed_files(folder.files())
     unread = unread_files(files, reader.recordings(folder), reader.metadata, ignore)
@@ -165,7 +166,7 @@ def first_complete(uploads: Sequence[tuple[Folder, Reader]]) -> tuple[Folder, Re
         except RecordingError as error:
             faults.append(str(error))
             continue
-        if not recording.meta.extra.get("missing") and _has_roles(reader.roles(recording)):
+        if not recording.meta.missing and _has_roles(reader.roles(recording)):
             return folder, reader, recording
         recording.close()
         partial = partial or (folder, reader, ref)

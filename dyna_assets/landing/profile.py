@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from dyna_assets.derive import check_derived
+from dyna_assets.derive import DerivedRole, check_derived
 from dyna_assets.labels.options import LabelOptions
+from dyna_assets.names import Name
 from dyna_assets.quality.registry import Limits, known_limits
 from dyna_train.config import Config
 from dyna_train.errors import ConfigError
 from dyna_train.video.encode import QUALITIES, Quality
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
-
-
 Align = Literal["causal", "nearest", "interpolate"]
+Role = Literal["camera", "state", "action"]
 
 
 class TopicRole(Config):
@@ -29,15 +28,22 @@ class TopicRole(Config):
     may come after it. latency_ms: how much later than the world the sensor's stamps are; they are moved back.
     """
 
+    role: ClassVar[Role]
     name: Name
     topic: str
     align: Align = "causal"
     latency_ms: float = Field(default=0.0, ge=-10_000, le=10_000)
 
+    @property
+    def key(self) -> str:
+        """Its name among all of an episode's signals, as 'state/left_arm'."""
+        return f"{self.role}/{self.name}"
+
 
 class CameraRole(TopicRole):
     """A camera; its pictures are taken, never mixed."""
 
+    role = "camera"
     align: Literal["causal", "nearest"] = "causal"
 
 
@@ -50,6 +56,7 @@ class VectorRole(TopicRole):
     keypoints' confidence (0 to 1); rows without a detection may then hold NaN, and the last detection is held.
     """
 
+    role: ClassVar[Literal["state", "action"]] = "state"
     units: str | tuple[str, ...] = ""
     range: tuple[float, float] | None = None
     confidence: str = ""
@@ -58,20 +65,8 @@ class VectorRole(TopicRole):
 class ActionRole(VectorRole):
     """A vector that the robot is told: a command holds until the next one."""
 
+    role = "action"
     align: Literal["causal", "nearest"] = "causal"
-
-
-class DerivedRole(Config):
-    """A vector computed on the grid from others, by a registered function (see `dyna_assets.derive`).
-
-    of: names of state or action vectors of this episode, as 'state/left_arm'. options: the function's own.
-    """
-
-    name: Name
-    role: Literal["state", "action"] = "state"
-    function: str
-    of: tuple[str, ...] = Field(min_length=1)
-    options: Mapping[str, Any] = Field(default_factory=dict)
 
 
 class Grid(Config):
@@ -136,10 +131,19 @@ class SourceProfile(Config):
     def _of_known_checks(cls, gates: Mapping[str, Limits]) -> Mapping[str, Limits]:
         return known_limits(gates)
 
+    @property
+    def vectors(self) -> tuple[VectorRole, ...]:
+        """States, then actions."""
+        return (*self.states, *self.actions)
+
+    @property
+    def topic_roles(self) -> tuple[TopicRole, ...]:
+        """Cameras, states, then actions."""
+        return (*self.cameras, *self.vectors)
+
     def use_of(self, name: str) -> Literal["role", "extra", "ignored", "unmapped"]:
         """What becomes of a topic, column or file of this name (patterns as in a shell)."""
-        vectors = (*self.states, *self.actions)
-        if name in {role.topic for role in (*self.cameras, *vectors)} | {role.confidence for role in vectors}:
+        if name in {role.topic for role in self.topic_roles} | {role.confidence for role in self.vectors}:
             return "role"
         if any(fnmatchcase(name, pattern) for pattern in self.extra):
             return "extra"
@@ -147,11 +151,8 @@ class SourceProfile(Config):
 
     @model_validator(mode="after")
     def _derives_from_what_is_there(self) -> SourceProfile:
-        vectors = [f"state/{role.name}" for role in self.states] + [
-            f"action/{role.name}" for role in self.actions
-        ]
         try:
-            check_derived(self.derived, vectors)
+            check_derived(self.derived, {role.key: role.units for role in self.vectors})
         except ConfigError as error:
             raise ValueError(str(error)) from None
         return self
@@ -174,7 +175,7 @@ class SourceProfile(Config):
                 raise ValueError(
                     f"[[{role}]] names {', '.join(twice)} more than once; each needs its own name"
                 )
-        every = [entry.topic for entry in (*self.cameras, *self.states, *self.actions)]
+        every = [role.topic for role in self.topic_roles]
         if not every:
             raise ValueError("no topic has a role; an episode needs a camera, a state or an action")
         shared = sorted({topic for topic in every if every.count(topic) > 1})

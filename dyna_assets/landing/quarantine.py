@@ -8,7 +8,7 @@ the source's reader change; then the upload is looked at anew.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 
@@ -42,6 +42,25 @@ def upload_named(catalog: Catalog, text: str) -> UploadRow:
     near = difflib.get_close_matches(text, [*names, *(name.partition(": ")[2] for name in names)], SHOWN, 0.4)
     there = f"Nearest: {', '.join(near)}" if near else f"There are {len(names):,} uploads"
     raise UploadError(f"no upload '{text}'. {there}")
+
+
+def what_it_waits_for(
+    sources: Mapping[str, SourceProfile], settings: Settings, text: str, now: datetime
+) -> str:
+    """Of an upload that lies in a landing folder and is not registered yet: what it waits for; '' if there is none.
+
+    text: its name, or 'source: name'.
+    """
+    for source in sources.values():
+        try:
+            found = look_at_landing(source, settings, now)
+        except FileNotFoundError:
+            continue
+        for upload in found:
+            if text in (upload.name, f"{source.name}: {upload.name}"):
+                waits = upload.reason or "the next pass of a worker takes it, or: dyna-assets worker --once"
+                return f"upload '{source.name}: {upload.name}' is there, but not registered yet: {waits}"
+    return ""
 
 
 def find_landed(source: SourceProfile, settings: Settings, row: UploadRow, now: datetime) -> FoundUpload:

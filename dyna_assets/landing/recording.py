@@ -10,7 +10,7 @@ import errno
 import os
 import posixpath
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal, Protocol, runtime_checkable
@@ -196,7 +196,9 @@ class RecordingMeta:
     """What the recording says of itself; None or '' where it says nothing.
 
     paired_by 'number': the format has no clock per topic, its k-th picture belongs to its k-th row.
-    num_listed: how many rows the data set's own list says the recording has.
+    num_listed: how many rows the data set's own list says the recording has. rate_hz: of its rows, as it declares it.
+    texts: what is said in it and when (see `dyna_assets.landing.sources.texts`). missing: topic -> why it cannot be
+    read. notes: what had to be left out or assumed. extra: everything else, which is kept and not read.
     """
 
     task: str = ""
@@ -206,6 +208,10 @@ class RecordingMeta:
     robot_software_version: str = ""
     paired_by: Literal["clock", "number"] = "clock"
     num_listed: int | None = None
+    rate_hz: float | None = None
+    texts: Sequence[Mapping[str, Any]] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
 

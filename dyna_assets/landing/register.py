@@ -18,9 +18,9 @@ from dyna_assets.landing.file_fates import unread_files
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Reader, RecordingRef
 from dyna_assets.landing.sources import reader_of
-from dyna_assets.landing.sources.base import sayable
 from dyna_assets.landing.upload import MARKER, catalog_text, check_sizes, leaves_folder, verify_hashes
 from dyna_assets.settings import Settings
+from dyna_assets.text import sayable
 from dyna_train.errors import ConfigError, DynaError
 from dyna_train.files import open_store
 

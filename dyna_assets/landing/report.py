@@ -13,22 +13,34 @@ from typing import Any
 
 import duckdb
 
+from dyna_assets.corpus import Rejection, rejections
 from dyna_assets.landing.file_fates import Episodes, FileLine, file_lines, file_problems
 from dyna_assets.landing.recording import FileInfo
+from dyna_assets.stamps import STEPS
 from dyna_assets.warehouse.store import Warehouse, fetch
 
-VIDEO_CODECS = frozenset({"h264", "h265", "hevc", "av1", "vp8", "vp9"})
+VIDEO_CODECS = frozenset({"h264", "hevc", "av1", "vp8", "vp9"})
 """A topic in one of these is counted in frames, which its messages need not be."""
 
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLine:
-    """One recording. state: made, waiting, or 'rejected in gate_before' with the reason."""
+    """One recording. state: made, waiting, or 'rejected in gate_before'; see `RefusedLine`."""
 
     episode_id: int
     name: str
     state: str
-    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedLine:
+    """A step that refused a recording (rejected), or failed at it (error). reasons: each finding once, with advice."""
+
+    episode_id: int
+    name: str
+    step: str
+    status: str
+    reasons: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +66,29 @@ class TopicLine:
     @property
     def num_out(self) -> int:
         """Messages of which the account says what became of them."""
-        return self.num_used + self.num_outside + self.num_surplus + self.num_left_out + self.num_unmade
+        return sum(_parts(self).values())
+
+    @property
+    def became(self) -> str:
+        """What became of its messages: '89 used, 6 outside the common time'; parts without any are left out."""
+        parts = [f"{count:,} {said}" for said, count in _parts(self).items() if count]
+        if self.num_in != self.num_out:
+            parts.append(f"{abs(self.num_in - self.num_out):,} not accounted for")
+        return ", ".join(parts) or "none"
 
 
 @dataclass(frozen=True, slots=True)
 class UploadReport:
-    """Everything of one upload. tasks: text -> how many recordings. problems: what a person has to look at."""
+    """Everything of one upload.
+
+    tasks: text -> how many recordings. num_unreadable: recordings of which no topic is known, as the probe could not
+    read them. problems: what a person has to look at.
+    """
 
     files: tuple[FileLine, ...]
     episodes: tuple[EpisodeLine, ...]
+    refused: tuple[RefusedLine, ...]
+    num_unreadable: int
     tasks: Mapping[str, int]
     topics: tuple[TopicLine, ...]
     problems: tuple[str, ...]
@@ -70,29 +96,42 @@ class UploadReport:
     @property
     def balance(self) -> str:
         """Counts in and counts out in one line."""
-        sums = {part: sum(getattr(line, f"num_{part}") for line in self.topics) for part in _PARTS}
-        out = " + ".join(f"{sums[part]:,} {said}" for part, said in _PARTS.items() if part != "in")
-        sign = "=" if sums["in"] == sum(line.num_out for line in self.topics) else "is not"
-        return f"{sums['in']:,} messages in {sign} {out}"
+        num_in, sums = sum(line.num_in for line in self.topics), Counter[str]()
+        for line in self.topics:
+            sums.update(_parts(line))
+        out = " + ".join(f"{sums[said]:,} {said}" for said in _PARTS)
+        sign = "=" if num_in == sums.total() else "is not"
+        unknown = f"; not counted: {_unreadable(self.num_unreadable)}" if self.num_unreadable else ""
+        return f"{num_in:,} messages in {sign} {out}{unknown}"
 
 
 _PARTS = {
-    "in": "in",
-    "used": "used",
-    "outside": "outside the common time",
-    "surplus": "between two steps",
-    "left_out": "left out",
-    "unmade": "in recordings without an episode",
+    "used": "num_used",
+    "outside the common time": "num_outside",
+    "between two steps": "num_surplus",
+    "left out": "num_left_out",
+    "in recordings without an episode": "num_unmade",
 }
+"""What can become of a message, as it is said -> the count of a topic's line."""
+
+
+def _parts(line: TopicLine) -> dict[str, int]:
+    return {said: getattr(line, count) for said, count in _PARTS.items()}
+
+
+def _unreadable(number: int) -> str:
+    return f"{number:,} {'recording that is' if number == 1 else 'recordings that are'} not readable"
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRows:
     """Rows of the warehouse about the upload's episodes; see `read_rows`."""
 
-    accounts: Sequence[Mapping[str, Any]]
-    stamps: Sequence[Mapping[str, Any]]
-    recordings: Sequence[Mapping[str, Any]]
+    accounts: Sequence[Mapping[str, Any]] = ()
+    made: Collection[int] = ()
+    """ids of the episodes that have a file"""
+    recordings: Sequence[Mapping[str, Any]] = ()
+    rejections: Sequence[Rejection] = ()
 
 
 def upload_report(
@@ -110,27 +149,39 @@ def upload_report(
     """
     files_out = tuple(file_lines(files, listed, episodes, metadata, ignore))
     topics = tuple(_topic_lines(rows.accounts))
+    refused = [one for one in rows.rejections if not one.is_of_upload]
+    known = {row["episode_id"] for row in rows.accounts}
+    unreadable = [one for one in refused if one.step == "recordings" and one.episode_id not in known]
+    problems = (
+        *file_problems(files_out),
+        *_refusal_problems(refused, len(episodes), unreadable),
+        *_topic_problems(topics),
+    )
     return UploadReport(
         files_out,
-        tuple(_episode_lines(episodes, rows.stamps)),
+        tuple(_episode_lines(episodes, rows.made, refused)),
+        tuple(RefusedLine(one.episode_id, one.name, one.step, one.status, one.reasons) for one in refused),
+        len(unreadable),
         _tasks(rows.recordings),
         topics,
-        tuple([*file_problems(files_out), *_topic_problems(topics)]),
+        problems,
     )
 
 
 def read_rows(warehouse: Warehouse, shards: Collection[int], episode_ids: Collection[int]) -> ReportRows:
     """What the warehouse holds of these episodes, which lie in these shards."""
-    accounts, stamps, recordings = [], [], []
-    wanted = ", ".join(str(int(number)) for number in episode_ids) or "NULL"
+    accounts, made, recordings, refused = [], [], [], []
+    mine = set(episode_ids)
+    wanted = ", ".join(str(int(number)) for number in mine) or "NULL"
     for shard in sorted(shards):
         with duckdb.connect() as connection:
             for table in ("accounts", "version_stamps", "recordings"):
                 warehouse.view(connection, warehouse.pin(table, shard=shard))
             accounts += fetch(connection, _ACCOUNTS.format(wanted=wanted))
-            stamps += fetch(connection, _STAMPS.format(wanted=wanted))
+            made += [row["episode_id"] for row in fetch(connection, _MADE.format(wanted=wanted))]
             recordings += fetch(connection, _RECORDINGS.format(wanted=wanted))
-    return ReportRows(accounts, stamps, recordings)
+        refused += [one for one in rejections(warehouse, shard=shard) if one.episode_id in mine]
+    return ReportRows(accounts, made, recordings, refused)
 
 
 _ACCOUNTS = """
@@ -148,34 +199,46 @@ _ACCOUNTS = """
     ORDER BY stated.episode_id, stated.topic
 """
 """What the probe found of each topic, and what the episode made of that very recording took of it, if there is one."""
-_STAMPS = """
-    SELECT episode_id, step, status, reason FROM version_stamps WHERE episode_id IN ({wanted})
-    QUALIFY seq = max(seq) OVER (PARTITION BY episode_id, step) ORDER BY episode_id, step
+_MADE = """
+    SELECT episode_id FROM (
+        SELECT * FROM version_stamps WHERE episode_id IN ({wanted}) AND step = 'episodes'
+        QUALIFY seq = max(seq) OVER (PARTITION BY episode_id)
+    ) WHERE status = 'ok' ORDER BY episode_id
 """
 _RECORDINGS = """
-    SELECT episode_id, task, evidence FROM recordings WHERE episode_id IN ({wanted})
+    SELECT episode_id, task, facts FROM recordings WHERE episode_id IN ({wanted})
     QUALIFY seq = max(seq) OVER (PARTITION BY episode_id) ORDER BY episode_id
 """
 
 
-def _episode_lines(episodes: Episodes, stamps: Sequence[Mapping[str, Any]]) -> Iterator[EpisodeLine]:
-    by_episode: dict[int, dict[str, Mapping[str, Any]]] = {}
-    for stamp in stamps:
-        by_episode.setdefault(stamp["episode_id"], {})[stamp["step"]] = stamp
+def _episode_lines(
+    episodes: Episodes, made: Collection[int], refused: Sequence[Rejection]
+) -> Iterator[EpisodeLine]:
+    """How far each recording came. What a step failed at that no episode needs is no state of it."""
+    critical = [one for one in refused if one.step not in STEPS or STEPS[one.step].critical]
+    first = {one.episode_id: f"{one.status} in {one.step}" for one in reversed(critical)}
     for episode_id, (name, _) in episodes.items():
-        steps = by_episode.get(episode_id, {})
-        bad = [stamp for stamp in steps.values() if stamp["status"] != "ok"]
-        if bad:
-            yield EpisodeLine(episode_id, name, f"{bad[0]['status']} in {bad[0]['step']}", bad[0]["reason"])
-        else:
-            yield EpisodeLine(episode_id, name, "made" if "episodes" in steps else "waiting")
+        yield EpisodeLine(
+            episode_id, name, first.get(episode_id, "made" if episode_id in made else "waiting")
+        )
+
+
+def _refusal_problems(
+    refused: Sequence[Rejection], num_recordings: int, unreadable: Sequence[Rejection]
+) -> Iterator[str]:
+    names = list(dict.fromkeys(one.name for one in refused))
+    if names:
+        verb = "was" if len(names) == 1 else "were"
+        yield f"{len(names):,} of {num_recordings:,} recordings {verb} refused or failed. First: {names[0]}"
+    if unreadable:
+        yield f"topics unknown of {_unreadable(len(unreadable))}. First: {unreadable[0].name}"
 
 
 def _tasks(recordings: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Task texts, also of tasks that hold for a part of a recording only; most frequent first."""
     counts: Counter[str] = Counter()
     for row in recordings:
-        texts = json.loads(row["evidence"]).get("texts", ())
+        texts = json.loads(row["facts"] or "{}").get("texts", ())  # a row of an earlier version has none
         counts.update({row["task"], *(text["text"] for text in texts if text["key"] == "task")} - {""})
     return dict(counts.most_common())
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from dyna_assets.derive import DERIVED
+from dyna_assets.derive import DERIVED, DerivedRole
 from dyna_assets.landing.draft import Draft
-from dyna_assets.landing.profile import DerivedRole, SourceProfile, TopicRole
+from dyna_assets.landing.profile import SourceProfile, TopicRole
 from dyna_assets.quality import CHECKS
 from dyna_assets.quality.registry import Limits
 from dyna_train.config import Config

@@ -58,7 +58,7 @@ def decode_still(payload: bytes, *, where: str = "still picture") -> av.VideoFra
     """
     encoding, width, height, orientation = _header(payload, where)
     # FFmpeg fills what is missing of a cut JPEG with grey and calls it decoded
-    if encoding == "jpeg" and JPEG_END not in payload:
+    if encoding == "jpeg" and payload.rfind(JPEG_END) < 0:  # from its end, where it should stand
         raise RecordingError(f"{where}: JPEG of {len(payload):,} bytes has no end marker: the picture is cut")
     context = av.CodecContext.create("mjpeg" if encoding == "jpeg" else "png", "r")
     context.thread_count = 1  # frame threads would hold the only frame back

@@ -19,14 +19,14 @@ _TOPIC_WIDTH, _ROLE_LEFT, _ROLE_WIDTH = 330, 356, 170
 _LINE_LEFT, _LINE_RIGHT = 1000, PAGE_WIDTH - MARGIN
 _MOST_ROWS = 40
 
-# Heading, fact, factor, format, right edge. A fact that the probe did not write is an empty cell.
+# Heading, fact, factor, format, right edge. A fact that is not known is an empty cell.
 _COLUMNS = (
     ("messages", "num_messages", 1, "{:,.0f}", 590),
     ("rate, Hz", "rate_hz", 1, "{:.2f}", 660),
     ("jitter, ms", "jitter_s", 1000, "{:.2f}", 732),
-    ("drift, ppm", "drift_ppm", 1, "{:+.0f}", 812),
+    ("drift, ppm", "drift_ppm", 1, "{:+z.0f}", 812),
     ("gap, s", "max_gap_s", 1, "{:.3f}", 872),
-    ("missing, %", "drop_share", 100, "{:.1f}", 960),
+    ("lost, %", "lost_share", 100, "{:.1f}", 960),
 )
 
 
@@ -48,7 +48,8 @@ def draw_clocks(facts: PageFacts) -> Iterator[Image.Image]:
 def clock_cells(found: Mapping[str, Any]) -> list[str]:
     """The numbers of a topic as the table writes them; '' for what is not known."""
     return [
-        text.format(found[fact] * factor) if fact in found else "" for _, fact, factor, text, _ in _COLUMNS
+        "" if found.get(fact) is None else text.format(found[fact] * factor)
+        for _, fact, factor, text, _ in _COLUMNS
     ]
 
 

@@ -155,7 +155,7 @@ def facts_of(
     """The page's facts. limits: check -> those that this source is judged by."""
     recording, episode = rows.recording or {}, rows.episode or {}
     described = {**recording, **{key: value for key, value in episode.items() if value is not None}}
-    evidence = json.loads(recording["evidence"]) if recording.get("evidence") else {}
+    facts = json.loads(recording["facts"]) if recording.get("facts") else {}
     return PageFacts(
         episode_id=episode_id,
         source=source,
@@ -173,7 +173,7 @@ def facts_of(
         findings=tuple(sorted(_findings(rows, limits), key=_worst_first)),
         gates=tuple(_gates(rows)),
         failures=_failures(rows),
-        topics={**evidence.get("topics", {}), **evidence.get("missing", {})},
+        topics={**facts.get("topics", {}), **facts.get("missing", {})},
         traces=traces_of(rows.traces, episode.get("content_hash") or ""),
         invalid=_invalid(episode),
     )
@@ -182,7 +182,7 @@ def facts_of(
 def badness(rows: EpisodeRows, limits: Mapping[str, Limits]) -> tuple[int, int, float]:
     """Ascending from the worst episode: by outcome, number of failing checks, distance beyond a limit.
 
-    Reads no column that only a page needs: neither `details` nor `recordings.evidence`.
+    Reads no column that only a page needs: neither `details` nor `recordings.facts`.
     """
     values = {row["gate"]: row for row in rows.evidence}
     distances = []

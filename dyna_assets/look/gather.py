@@ -12,13 +12,13 @@ import duckdb
 
 from dyna_assets.errors import CurationError
 from dyna_assets.look.facts import EpisodeRows, Outcome, PageFacts, RowDict, badness, facts_of, outcome_of
-from dyna_assets.look.limits import LimitsOf
+from dyna_assets.quality.policy import LimitsOf
 from dyna_assets.warehouse.store import Warehouse, fetch
 from dyna_assets.warehouse.tables import TABLES
 from dyna_train.episode.address import shard_key
 
 _TABLES = ("recordings", "episodes", "qc_evidence", "verdicts", "traces", "version_stamps")
-_LIGHT = {"recordings": "evidence", "qc_evidence": "details"}
+_LIGHT = {"recordings": "facts", "qc_evidence": "details"}
 """Columns that only the page of an episode needs."""
 
 

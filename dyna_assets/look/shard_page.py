@@ -92,12 +92,16 @@ def shard_line(shard: ShardFacts) -> str:
 
 
 def worst_text(facts: PageFacts) -> str:
-    """What is wrong with an episode in a line: the worst check with its value, or why a step failed."""
+    """What is wrong with an episode in a line: the worst check with its value, or the step that failed.
+
+    Why a step failed is said here only if there is a file; else it stands where the frames would.
+    """
     lines = verdict_lines(facts)
     if not lines:
         return facts.headline
     worst, more = lines[0], len(lines) - 1
-    said = f"{worst.check} {worst.subject}".rstrip() + f": {worst.measured or worst.note}"
+    found = worst.measured or (worst.note if facts.content_hash else "")
+    said = f"{worst.check} {worst.subject}".rstrip() + (f": {found}" if found else "")
     others = "check" if more == 1 else "checks"
     return f"{said}, and {more} more {others}" if more else said
 

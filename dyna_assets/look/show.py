@@ -7,19 +7,18 @@ from contextlib import AbstractContextManager
 from PIL import Image
 
 from dyna_assets.catalog.rows import shard_number
+from dyna_assets.lake import open_episode
 from dyna_assets.look.facts import PageFacts
 from dyna_assets.look.find import find_episode
 from dyna_assets.look.gather import page_facts, shard_facts
-from dyna_assets.look.limits import LimitsOf, limits_of_sources
 from dyna_assets.look.page import draw_page
 from dyna_assets.look.shard_page import OpenEpisode, draw_shard_page
-from dyna_assets.quality.policy import policy_in_force
+from dyna_assets.quality.policy import LimitsOf, limits_in_force
 from dyna_assets.settings import Settings
 from dyna_assets.workspace import Workspace
-from dyna_train.episode.address import episode_path, shard_key
+from dyna_train.episode.address import shard_key
 from dyna_train.episode.reader import Episode
 from dyna_train.errors import BadInput, EpisodeError
-from dyna_train.files import open_store
 
 
 def episode_page(workspace: Workspace, text: str) -> Image.Image:
@@ -51,13 +50,11 @@ def shard_page(workspace: Workspace, key: str, most: int) -> Image.Image:
 def opener(settings: Settings) -> OpenEpisode:
     """Opens the episode files of a lake."""
 
-    def open_episode(facts: PageFacts) -> AbstractContextManager[Episode]:
-        path = episode_path(shard_key(facts.shard), facts.episode_id, facts.content_hash)
-        uri = f"{settings.lake}/{path}"
-        return Episode.open(uri, open_store(uri, **settings.storage_options(uri))[0])
+    def open_one(facts: PageFacts) -> AbstractContextManager[Episode]:
+        return open_episode(settings, shard_key(facts.shard), facts.episode_id, facts.content_hash)
 
-    return open_episode
+    return open_one
 
 
 def _limits(workspace: Workspace) -> LimitsOf:
-    return limits_of_sources(policy_in_force(workspace.catalog.active_policy()), workspace.sources())
+    return limits_in_force(workspace.catalog.active_policy(), workspace.sources())

@@ -66,7 +66,10 @@ def draw_histogram(bins: SkewBins) -> Image.Image:
 
 
 def _draw_labels(block: Image.Image, bins: SkewBins, top: int) -> None:
-    for skew_ms in (-bins.period_ms, 0.0, bins.period_ms):
+    """Zero, and one frame period to either side; where these are too near to each other the ends."""
+    is_roomy = bins.x(bins.period_ms) - bins.x(0) > text_width("+33.3 0", SMALL_SIZE)
+    shown_ms = bins.period_ms if is_roomy else bins.reach_ms
+    for skew_ms in (-shown_ms, 0.0, shown_ms):
         text = f"{skew_ms:+.3g}" if skew_ms else "0"
         half = text_width(text, SMALL_SIZE) / 2
         x = min(max(bins.x(skew_ms), half), WIDTH - half)

@@ -21,7 +21,7 @@ from dyna_train.look.ink import SMALL_SIZE, line_height, write
 from dyna_train.look.palette import GREY, LINES, PAPER
 from dyna_train.look.plot import Curve, Scale, paste_plot
 
-_LEVEL, _CHANGE, _GAP, _BELOW = 46, 34, 8, 16  # pixels
+_LEVEL, _CHANGE, _GAP, _BELOW = 46, 34, 14, 16  # pixels
 _BAND_COLOUR = LINES[5]
 _LEAST_CHANGE = 2.0
 """Levels at the top of the change plot, at least: noise of a still picture must not look like motion."""

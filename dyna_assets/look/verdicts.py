@@ -122,30 +122,40 @@ def draw_title(facts: PageFacts, num_steps: int = 0, rate_hz: float = 0.0) -> Im
 
 
 def draw_verdicts(facts: PageFacts) -> Image.Image:
-    """Every failing check in a line: mark and word, check, subject, value and limit, note."""
+    """Every failing check in a row: mark and word, check, subject, value and limit, note; how much was checked."""
     lines = verdict_lines(facts)
-    shown = lines[:MOST_FINDINGS]
-    num_rows = len(shown) + 1 + (len(lines) > len(shown))
-    block = Image.new("RGB", (PAGE_WIDTH, _LINE * num_rows + 14), PAPER)
-    for number, line in enumerate(shown):
-        _draw_line(block, number * _LINE, line)
-    top = len(shown) * _LINE
-    if len(lines) > len(shown):
-        hidden = len(lines) - len(shown)
-        write(
-            block, (_COLUMNS[1], top), f"and {hidden:,} more, less far beyond their limits", LABEL_SIZE, GREY
-        )
-        top += _LINE
-    write(block, (MARGIN, top), fit(checked_line(facts), LABEL_SIZE, _WIDTH), LABEL_SIZE, GREY)
+    rows = [_row(line) for line in lines[:MOST_FINDINGS]]
+    if len(lines) > len(rows):
+        hidden = len(lines) - len(rows)
+        rows.append(_remark(f"and {hidden:,} more, less far beyond their limits", _COLUMNS[1]))
+    rows.append(_remark(checked_line(facts), MARGIN))
+    block = Image.new("RGB", (PAGE_WIDTH, sum(row.height for row in rows) + 14), PAPER)
+    top = 0
+    for row in rows:
+        block.paste(row, (0, top))
+        top += row.height
     return block
 
 
-def _draw_line(block: Image.Image, top: int, line: VerdictLine) -> None:
-    draw_mark(block, (MARGIN, top + 1), line.outcome, 15)
-    write(block, (MARGIN + 22, top), LOOKS[line.outcome].word, LABEL_SIZE)
-    cells = [line.check, line.subject, line.measured, line.note]
-    edges = [*_COLUMNS[1:], PAGE_WIDTH - MARGIN + 10]
+def _row(line: VerdictLine) -> Image.Image:
+    """One line; what is said at its end may take two."""
+    cells, said = [line.check, line.subject, line.measured], line.note
     if not (line.subject or line.measured):  # the reason of a step has the whole line
-        cells, edges = [line.check, line.note], [*_COLUMNS[1:3], PAGE_WIDTH - MARGIN + 10]
+        cells = [line.check]
+    edges = _COLUMNS[1 : len(cells) + 2]
+    wrapped = wrap(said, LABEL_SIZE, PAGE_WIDTH - MARGIN - edges[-1], 2)
+    more = max(len(wrapped) - 1, 0) * line_height(LABEL_SIZE)
+    block = Image.new("RGB", (PAGE_WIDTH, _LINE + more), PAPER)
+    draw_mark(block, (MARGIN, 1), line.outcome, 15)
+    write(block, (MARGIN + 22, 0), LOOKS[line.outcome].word, LABEL_SIZE)
     for text, left, right in zip(cells, edges[:-1], edges[1:], strict=True):
-        write(block, (left, top), fit(text, LABEL_SIZE, right - left - 10), LABEL_SIZE)
+        write(block, (left, 0), fit(text, LABEL_SIZE, right - left - 10), LABEL_SIZE)
+    for number, text in enumerate(wrapped):
+        write(block, (edges[-1], number * line_height(LABEL_SIZE)), text, LABEL_SIZE)
+    return block
+
+
+def _remark(text: str, left: int) -> Image.Image:
+    block = Image.new("RGB", (PAGE_WIDTH, _LINE), PAPER)
+    write(block, (left, 0), fit(text, LABEL_SIZE, PAGE_WIDTH - MARGIN - left), LABEL_SIZE, GREY)
+    return block

@@ -123,7 +123,7 @@ def time_action_gap(facts: Facts) -> Iterator[Measured]:
         yield Measured(found["name"], found["max_gap_s"], note, _silences(found))
 
 
-@check("time.jitter", "before", unit="steps", warn=0.6)
+@check("time.jitter", "before", unit="steps", warn=0.6, version=2)
 def time_jitter(facts: Facts) -> Iterator[Measured]:
     """Messages come evenly: how far half of the steps between them are from the mean step, in mean steps."""
     for topic, found in topics_of(facts):
@@ -195,13 +195,13 @@ def video_clock(facts: Facts) -> Iterator[Measured]:
             yield Measured(found["name"], apart_s, note)
 
 
-@check("camera.drops", "before", unit="share", warn=0.15, version=2)
+@check("camera.drops", "before", unit="share", warn=0.15, version=3)
 def camera_drops(facts: Facts) -> Iterator[Measured]:
     """A camera delivers the frames that its own steps promise."""
     for topic, found in topics_of(facts, "camera"):
         share = found["lost_share"]
         if share is not None:
-            note = f"{topic}: {share:.0%} of the frames that its shortest steps promise are missing"
+            note = f"{topic}: {share:.0%} of the frames of a {found['lattice_hz']:.4g} Hz camera are missing"
             yield Measured(found["name"], share, note, _silences(found))
 
 

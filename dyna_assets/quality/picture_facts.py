@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dyna_assets.quality.spans import longest, runs_of, spans_of
+from dyna_assets.quality.spans import longest, spans_of
 from dyna_assets.quality.trace import CameraTrace
+from dyna_train.episode.stretches import steps_at
 
 REPEAT = 0.3
 """Mean change of luma below which a picture repeats the one before: sensor noise alone changes it by
@@ -101,9 +102,9 @@ def _repeat_facts(trace: CameraTrace, new_T: Bools, moves_T: Bools, times_s_T: N
     # between its new pictures a still camera is still, too
     still_T = repeats_T | lone_T | ~new_T
     frozen = []
-    for start, stop in runs_of(still_T):
-        if repeats_T[start:stop].sum() > 1:
-            frozen.append((int(moves_T[start:stop].sum()), start, stop))
+    for run in steps_at(np.flatnonzero(still_T)):
+        if repeats_T[run.start : run.stop].sum() > 1:
+            frozen.append((int(moves_T[run.start : run.stop].sum()), run.start, run.stop))
     step_s = float(times_s_T[1]) if len(times_s_T) > 1 else 0.0
     most, start, stop = max(frozen, default=(0, 0, 0))
     return {

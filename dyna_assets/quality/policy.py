@@ -22,11 +22,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal, Protocol
 
 from pydantic import Field, field_validator
 
 from dyna_assets.catalog.rows import PolicyRow
+from dyna_assets.names import Name
 from dyna_assets.quality.registry import (
     CHECKS,
     GATES,
@@ -45,12 +46,22 @@ LEVELS: tuple[Level, ...] = ("pass", "warn", "reject")
 """From good to bad."""
 Gates = Mapping[str, Limits]
 """Limits of one source: check -> limits."""
+LimitsOf = Callable[[str], Mapping[str, Limits]]
+"""Source -> the limits of every check that it is judged by."""
+
+
+class HasGates(Protocol):
+    """A source, as far as a policy is concerned."""
+
+    @property
+    def gates(self) -> Gates:
+        """Its own limits."""
 
 
 class Policy(Config):
     """Limits for checks, by name; what it does not name keeps its own."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
+    name: Name
     version: int = Field(ge=1)
     description: str = ""
     checks: Mapping[str, Limits] = Field(default_factory=dict)
@@ -110,6 +121,22 @@ def policy_in_force(applied: PolicyRow | None) -> Policy:
         return DEFAULT
     label = f"{applied.name}@{applied.version}"
     return parse_policy(applied.text, where=f"active policy {label} (apply another: dyna-assets regate)")
+
+
+def limits_in_force(applied: PolicyRow | None, sources: Mapping[str, HasGates]) -> LimitsOf:
+    """The limits of all sources by the policy in force; of a source that is described no more, the policy's.
+
+    Raises ConfigError as `policy_in_force`.
+    """
+    policy = policy_in_force(applied)
+    known = {name: limits_by(policy, source.gates) for name, source in sources.items()}
+    others = limits_by(policy, {})
+    return lambda source: known.get(source, others)
+
+
+def limits_by(policy: Policy, source_gates: Gates) -> dict[str, Limits]:
+    """check -> the limits that hold for a source with these gates."""
+    return {name: limits_for(policy, source_gates, name) for name in CHECKS}
 
 
 def limits_for(policy: Policy, source_gates: Gates, check: str) -> Limits:

@@ -7,7 +7,6 @@ says in which direction it gets worse, and where the limits lie when nobody says
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, Literal
 from pydantic import FiniteFloat
 
 from dyna_train.config import Config
+from dyna_train.errors import did_you_mean
 
 Gate = Literal["before", "after"]
 GATES: tuple[Gate, ...] = ("before", "after")
@@ -118,9 +118,7 @@ def checks_of(gate: Gate) -> list[Check]:
 def known_check(name: str) -> str:
     """The name, if a check is called so. Raises ValueError with the nearest name."""
     if name not in CHECKS:
-        near = difflib.get_close_matches(name, CHECKS, n=1, cutoff=0.4)
-        hint = f"did you mean '{near[0]}'?" if near else f"checks are {', '.join(sorted(CHECKS))}"
-        raise ValueError(f"no check is called '{name}'; {hint}")
+        raise ValueError(f"no check is called '{name}'; {did_you_mean(name, sorted(CHECKS), 'checks')}")
     return name
 
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from dyna_train.episode.stretches import steps_at
+
 MOST_SPANS = 16
 """So many are kept of one finding: enough to find the place, and evidence stays small."""
 
 Spans = list[list[float]]
 
 
-def runs_of(bad_N: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """(start, stop) of every run of True."""
-    edges = np.flatnonzero(np.diff(bad_N.astype(np.int8), prepend=0, append=0))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
-
-
 def spans_of(bad_N: NDArray[np.bool_], times_s_N: NDArray[np.float64]) -> Spans:
     """The longest runs of True as [time of the first, time of the last]."""
-    return longest([[float(times_s_N[start]), float(times_s_N[stop - 1])] for start, stop in runs_of(bad_N)])
+    runs = steps_at(np.flatnonzero(bad_N))
+    return longest([[float(times_s_N[run.start]), float(times_s_N[run.stop - 1])] for run in runs])
 
 
 def longest(spans: Spans) -> Spans:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dyna_assets.quality.spans import longest, runs_of, spans_of
+from dyna_assets.quality.spans import longest, spans_of
+from dyna_train.episode.stretches import steps_at
 
 STILL = 1e-3
 """What covers less (in its own unit) is noise of its encoder, not motion."""
@@ -182,11 +183,11 @@ def _stutter_facts(times_s_M: Values, values_MD: Values, commands: tuple[Values,
     moving = values_MD[:, np.ptp(values_MD, axis=0) > STILL]
     usual = np.array([np.quantile(np.abs(np.diff(values_M)), 0.9) for values_M in moving.T])
     stops = []
-    for start, stop in runs_of((values_MD[1:] == values_MD[:-1]).all(axis=1)):
-        stretch = float(times_s_M[start]), float(times_s_M[stop])
+    for still in steps_at(np.flatnonzero((values_MD[1:] == values_MD[:-1]).all(axis=1))):
+        stretch = float(times_s_M[still.start]), float(times_s_M[still.stop])
         if stretch[1] - stretch[0] < LEAST_STUTTER_S:
             continue
-        ends_with = np.abs(moving[min(stop + 1, len(moving) - 1)] - moving[stop])
+        ends_with = np.abs(moving[min(still.stop + 1, len(moving) - 1)] - moving[still.stop])
         jumps = (ends_with > STUTTER_JUMP * usual).sum() >= max(2, len(usual) / 3)
         if jumps or _commanded(commands, *stretch):
             stops.append(list(stretch))

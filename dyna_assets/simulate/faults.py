@@ -8,14 +8,13 @@ in the module of its kind (`camera_faults`, `clock_faults`, `joint_faults`, `upl
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dyna_assets.landing.upload import UploadedFile
 from dyna_assets.simulate.plan import CameraTrack, JointTrack, RecordingPlan, Track, camera_topic
-from dyna_train.errors import BadInput
+from dyna_train.errors import BadInput, did_you_mean
 
 Listing = tuple[UploadedFile, ...]
 Target = TypeVar("Target", RecordingPlan, Path, Listing)
@@ -83,9 +82,7 @@ def track_of(plan: RecordingPlan, topic: str) -> Track:
 def _find(asked: str) -> tuple[type[Any], Callable[[Any, float], Any], float]:
     name, _, text = asked.partition(":")
     if name not in _strikers:
-        near = difflib.get_close_matches(name, _strikers, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else "."
-        raise BadInput(f"unknown fault '{name}'{hint} Faults that can be planted: {', '.join(fault_names())}")
+        raise BadInput(f"unknown fault '{name}'; {did_you_mean(name, fault_names(), 'faults')}")
     try:
         strength = float(text or 1)
     except ValueError:

@@ -52,7 +52,7 @@ def _counted(info: TopicInfo, counts: Counts | None) -> dict[str, int | None]:
 
 def _roles(source: SourceProfile) -> dict[str, str]:
     """topic -> 'camera top', for messages and reports."""
-    every = (("camera", source.cameras), ("state", source.states), ("action", source.actions))
-    named = {role.topic: f"{kind} {role.name}" for kind, roles in every for role in roles}
-    vectors = (*source.states, *source.actions)
-    return named | {role.confidence: f"confidence of {role.name}" for role in vectors if role.confidence}
+    named = {role.topic: f"{role.role} {role.name}" for role in source.topic_roles}
+    return named | {
+        role.confidence: f"confidence of {role.name}" for role in source.vectors if role.confidence
+    }

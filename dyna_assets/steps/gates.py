@@ -14,13 +14,11 @@ from dyna_assets.quality.trace import traces_of
 from dyna_assets.stamps import Status
 from dyna_assets.steps.readback import facts_after, read_back
 from dyna_assets.steps.work import Row, StepResult
-from dyna_train.episode.reader import Episode
-from dyna_train.files import open_store
 
 
 def gate_before(row: Row) -> StepResult:
     """Measure and judge what the probe found."""
-    return _judged(row, "before", json.loads(row.upstream["recordings"]["evidence"]))
+    return _judged(row, "before", json.loads(row.upstream["recordings"]["facts"]))
 
 
 def gate_after(row: Row) -> StepResult:
@@ -29,9 +27,8 @@ def gate_after(row: Row) -> StepResult:
     Cameras that were copied were never decoded on the way: their traces are taken here.
     """
     made = row.upstream["episodes"]
-    uri = row.episode_uri(made["content_hash"])
     kept = traces_of(row.upstream["traces"], made["content_hash"])
-    with Episode.open(uri, open_store(uri, **row.settings.storage_options(uri))[0]) as episode:
+    with row.open_episode() as episode:
         cameras = read_back(episode, kept)
         facts = facts_after(episode, made["num_steps"], cameras)
     judged = _judged(row, "after", facts)

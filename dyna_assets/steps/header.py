@@ -31,10 +31,8 @@ def episode_header(
     source, found = row.source, row.upstream["recordings"]
     verdict = judge(row.policy, source.gates, "before", measure("before", facts, skip=row.skip_checks))
     aligned = {
-        f"align.{role.name}": f"{role.align}, latency {role.latency_ms:g} ms"
-        for role in (*source.cameras, *source.states, *source.actions)
+        f"align.{role.key}": f"{role.align}, latency {role.latency_ms:g} ms" for role in source.topic_roles
     }
-    grid = f"frames of {source.grid.reference}" if source.grid.reference else "uniform"
     return EpisodeHeader(
         episode_id=row.episode_id,
         source=source.name,
@@ -53,7 +51,7 @@ def episode_header(
             "robot_software_version": found["robot_software_version"],
             **{f"step.{part}": str(number) for part, number in STEPS["episodes"].versions.items()},
             **{f"video.{name}": note for name, note in notes.items()},
-            "grid": grid,
+            "grid": plan.grid_note,
             **aligned,
         },
         quality={"gate_before": ", ".join(f"warn: {check}" for check in verdict.warned) or "pass"},
@@ -76,7 +74,7 @@ def episode_row(row: Row, header: EpisodeHeader, plan: Alignment, made: EpisodeF
         "start_ns": plan.start_ns,
         "rate_hz": plan.rate_hz,
         "num_steps": plan.num_steps,
-        "duration_s": plan.num_steps / plan.rate_hz,
+        "duration_s": plan.duration_s,
         "valid_starts": [span.start for span in plan.valid_spans],
         "valid_ends": [span.stop for span in plan.valid_spans],
         "cameras": [camera.name for camera in header.cameras],

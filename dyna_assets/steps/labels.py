@@ -10,8 +10,6 @@ from typing import Any
 from dyna_assets.labels import Labelled, annotate
 from dyna_assets.labels.view import EpisodeView
 from dyna_assets.steps.work import Row, StepResult
-from dyna_train.episode.reader import Episode
-from dyna_train.files import open_store
 
 
 def label(row: Row) -> StepResult:
@@ -27,12 +25,10 @@ def label(row: Row) -> StepResult:
 
 
 def _view(row: Row) -> EpisodeView:
-    packed = row.upstream["episodes"]
-    uri = row.episode_uri(packed["content_hash"])
-    fs = open_store(uri, **row.settings.storage_options(uri))[0]
-    with Episode.open(uri, fs) as episode:
+    found = row.upstream
+    with row.open_episode() as episode:
         return EpisodeView.of(
-            episode, row.upstream["recordings"], packed, row.upstream["traces"], row.source.labels
+            episode, found["recordings"], found["episodes"], found["traces"], row.source.labels
         )
 
 

@@ -10,16 +10,15 @@ from typing import Any
 
 from dyna_assets.look.facts import EpisodeRows, PageFacts, facts_of
 from dyna_assets.look.image import jpeg_within, png_within
-from dyna_assets.look.limits import limits_by
 from dyna_assets.look.media_kinds import KINDS, media_path
 from dyna_assets.look.page import draw_page
 from dyna_assets.look.preview import plan_preview, preview_pictures, write_preview
 from dyna_assets.look.sheet import contact_sheet
 from dyna_assets.quality.evidence import measured_of
-from dyna_assets.quality.policy import judge
+from dyna_assets.quality.policy import judge, limits_by
 from dyna_assets.steps.work import Row, StepResult
 from dyna_train.episode.reader import Episode
-from dyna_train.files import open_store, put_file
+from dyna_train.files import put_file
 
 THUMBNAIL_BYTES = 10_000
 PAGE_BYTES = 400_000
@@ -29,14 +28,13 @@ def make_media(row: Row) -> StepResult:
     """Make all media of the row's episode file, then put them into the lake, where each appears whole.
 
     Reads the vectors and some GOPs. Raises EpisodeError for a damaged file, of which no medium is kept, and OSError if
-    the lake refuses.
+    the lake refuses: then no row names those that lie there already, and the next attempt gives them the same names.
     """
-    made = row.upstream["episodes"]
-    uri = row.episode_uri(made["content_hash"])
+    content_hash = row.upstream["episodes"]["content_hash"]
     with tempfile.TemporaryDirectory(prefix="dyna-media-") as scratch:
-        with Episode.open(uri, open_store(uri, **row.settings.storage_options(uri))[0]) as episode:
+        with row.open_episode() as episode:
             files = build_media(episode, page_of(row), Path(scratch))
-        rows = [_put(row, made["content_hash"], kind, file) for kind, file in files.items()]
+        rows = [_put(row, content_hash, kind, file) for kind, file in files.items()]
     return StepResult(row.episode_id, "ok", rows={"media": rows})
 
 

@@ -11,31 +11,41 @@ import heapq
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dyna_assets.derive import apply_derived, signals_of
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.profile import SourceProfile, VectorRole
+from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import ExtraRecording, RawMessage, Recording
 from dyna_assets.quality.trace import CameraEye
 from dyna_assets.steps.accounts import account_rows
 from dyna_assets.steps.align import Alignment, Counts, align, units_of
 from dyna_assets.steps.frames import CameraStep, camera_steps
 from dyna_assets.steps.header import episode_header, episode_row, gop_table_row
-from dyna_assets.steps.probe import roles_of
 from dyna_assets.steps.series import read_vectors
 from dyna_assets.steps.video import COPIED, VideoPlan, plan_video
 from dyna_assets.steps.work import Row, StepResult
 from dyna_train.episode.channels import ExtraTopic
 from dyna_train.episode.profile import EpisodeHeader
-from dyna_train.episode.tracks import CameraTrack, Role, VectorTrack
+from dyna_train.episode.tracks import CameraTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter, Event
 from dyna_train.files import put_file
+
+BATCH, BATCH_BYTES = 256, 1 << 20
+"""So many extra messages, or bytes of them, are read ahead."""
+
+
+class ExtraStep(NamedTuple):
+    """A message that is kept as it came, when it was captured and where it lies in the file."""
+
+    time_ns: int
+    log_ns: int
+    message: RawMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +62,7 @@ class Extras:
 
         Raises RecordingError if the reader cannot give them.
         """
-        confidences = {role.confidence for role in (*source.states, *source.actions)} - roles_of(
-            source
-        ).keys()
+        confidences = {role.confidence for role in source.vectors} - {role.topic for role in source.vectors}
         topics = [
             topic for topic in recording.topics if topic in confidences or source.use_of(topic) == "extra"
         ]
@@ -80,7 +88,7 @@ class Packed:
 def pack(row: Row) -> StepResult:
     """Write the episode file of one recording. Raises RecordingError, and OSError if the lake refuses it."""
     found = row.upstream["recordings"]
-    facts = json.loads(found["evidence"])
+    facts = json.loads(found["facts"])
     with tempfile.TemporaryDirectory(prefix="dyna-pack-") as scratch:
         with row.recording() as recording:
             plan, vectors = plan_steps(recording, row.source)
@@ -110,11 +118,11 @@ def pack(row: Row) -> StepResult:
 
 def plan_steps(recording: Recording, source: SourceProfile) -> tuple[Alignment, tuple[VectorTrack, ...]]:
     """Every topic of the source on one grid, with what is derived from them, states first. Raises RecordingError."""
-    series = read_vectors(recording, [role.topic for role in (*source.states, *source.actions)])
+    series = read_vectors(recording, [role.topic for role in source.vectors])
     times = {camera.topic: recording.times(camera.topic) for camera in source.cameras}
     plan = align(source, times, series)
     tracks = _vector_tracks(recording, source, plan)
-    made = apply_derived(source.derived, signals_of(plan, tracks))
+    made = apply_derived(source.derived, signals_of(plan.vectors, plan.missing, tracks))
     vectors = {name: (signal.values_TD.astype(np.float32), signal.times_T) for name, signal in made.items()}
     derived = [
         VectorTrack(role.name, role.role, signal.names, signal.units)
@@ -147,16 +155,35 @@ def write_episode(
         extras=extra.described,
         watch={name: eye.see for name, eye in eyes.items()},
     ) as writer:
-        lines: list[Iterable[CameraStep | RawMessage]] = [steps, extra.messages]
+        lines: list[Iterable[CameraStep | ExtraStep]] = [steps, _laid(extra.messages, plan)]
         for item in heapq.merge(*lines, key=lambda item: item.time_ns):
-            if isinstance(item, RawMessage):
-                time_ns = item.time_ns + plan.shift_ns
-                log_ns = int(plan.log_ns(np.array([time_ns]))[0])
-                writer.add_extra(item.topic, log_ns, time_ns, item.data, kept[item.topic])
-                kept[item.topic] += 1
+            if isinstance(item, ExtraStep):
+                topic = item.message.topic
+                writer.add_extra(topic, item.log_ns, item.time_ns, item.message.data, kept[topic])
+                kept[topic] += 1
             else:
                 _add(writer, item)
         return Packed(writer.finish(), eyes, {topic: kept[name] for topic, name in extra.kept_as.items()})
+
+
+def _laid(messages: Iterable[RawMessage], plan: Alignment) -> Iterator[ExtraStep]:
+    """The messages on the file's log times; many at once, since one by one costs more than all the rest of them."""
+    for batch in _batches(messages):
+        times_M = np.array([message.time_ns for message in batch], np.int64) + plan.shift_ns
+        yield from map(ExtraStep, times_M.tolist(), plan.log_ns(times_M).tolist(), batch)
+
+
+def _batches(messages: Iterable[RawMessage]) -> Iterator[list[RawMessage]]:
+    batch: list[RawMessage] = []
+    num_bytes = 0
+    for message in messages:
+        batch.append(message)
+        num_bytes += len(message.data)
+        if len(batch) == BATCH or num_bytes > BATCH_BYTES:
+            yield batch
+            batch, num_bytes = [], 0
+    if batch:
+        yield batch
 
 
 def _add(writer: EpisodeWriter, step: CameraStep) -> None:
@@ -170,7 +197,7 @@ def _add(writer: EpisodeWriter, step: CameraStep) -> None:
 
 def _events(recording: Recording, plan: Alignment) -> list[Event]:
     """Texts that the recording gives with their times, such as a data set's language columns."""
-    texts = recording.meta.extra.get("texts", ())
+    texts = recording.meta.texts
     times_M = np.array([text["time_ns"] + plan.shift_ns for text in texts], np.int64)
     return [
         Event(
@@ -191,15 +218,12 @@ def _camera_tracks(recording: Recording, source: SourceProfile) -> tuple[CameraT
 
 
 def _vector_tracks(recording: Recording, source: SourceProfile, plan: Alignment) -> list[VectorTrack]:
-    states = [_track("state", role, recording, plan) for role in source.states]
-    return [*states, *(_track("action", role, recording, plan) for role in source.actions)]
-
-
-def _track(role: Role, entry: VectorRole, recording: Recording, plan: Alignment) -> VectorTrack:
-    num_dims = plan.vectors[f"{role}/{entry.name}"][0].shape[1]
-    names = recording.topics[entry.topic].names or tuple(str(dim) for dim in range(num_dims))
-    units = units_of(entry, num_dims)
-    return VectorTrack(name=entry.name, role=role, names=names, units=units)
+    tracks = []
+    for role in source.vectors:
+        num_dims = plan.vectors[role.key][0].shape[1]
+        names = recording.topics[role.topic].names or tuple(str(dim) for dim in range(num_dims))
+        tracks.append(VectorTrack(role.name, role.role, names, units_of(role, num_dims)))
+    return tracks
 
 
 def _trace_row(row: Row, made: EpisodeFile, camera: str, eye: CameraEye) -> dict[str, Any]:

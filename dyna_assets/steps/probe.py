@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dyna_assets.clocks import WALL_CLOCK_NS, clock_facts, difference_s, drift_against
-from dyna_assets.landing.profile import SourceProfile, VectorRole
+from dyna_assets.landing.profile import SourceProfile, TopicRole, VectorRole
 from dyna_assets.landing.recording import ArrivalRecording, Recording
 from dyna_assets.landing.sources.base import nearest_first
-from dyna_assets.quality.period_facts import period_facts
 from dyna_assets.quality.spans import longest
 from dyna_assets.quality.vector_facts import next_state_facts, vector_facts
 from dyna_assets.steps.accounts import account_rows
 from dyna_assets.steps.align import Series
 from dyna_assets.steps.series import read_vectors
 from dyna_assets.steps.work import Row, StepResult
+from dyna_train.episode.stretches import stretches
 
 Facts = dict[str, Any]
 Times = NDArray[np.int64]
@@ -48,12 +47,12 @@ def measure(recording: Recording, profile: SourceProfile, *, now_ns: int) -> Fac
 
     now_ns: the time at which nothing can be captured yet. Seconds count from the first message of any role.
     """
-    roles = roles_of(profile)
+    roles = {role.topic: role for role in profile.topic_roles}
     missing = {topic: reason for topic in roles if (reason := _why_missing(recording, topic, roles[topic]))}
     present = [topic for topic in roles if topic not in missing]
-    vectors = [topic for topic in present if roles[topic].kind == "vector"]
+    vectors = [topic for topic in present if _kind_of(roles[topic]) == "vector"]
     confidences = {
-        vector.confidence for vector in _vectors(profile) if _is_vector(recording, vector.confidence)
+        vector.confidence for vector in profile.vectors if _is_vector(recording, vector.confidence)
     }
     series = read_vectors(recording, [*vectors, *sorted(confidences)])
     times = {
@@ -68,9 +67,8 @@ def measure(recording: Recording, profile: SourceProfile, *, now_ns: int) -> Fac
             "role": roles[topic].role,
             "name": roles[topic].name,
             **clock_facts(times_N, start_ns),
-            **period_facts(difference_s(times_N, np.int64(start_ns))),
             **_arrival_facts(recording, topic, times_N),
-            "declared_hz": recording.meta.extra.get("fps"),
+            "declared_hz": recording.meta.rate_hz,
             **_apart(recording, profile, roles[topic], times),
         }
         for topic, times_N in times.items()
@@ -92,31 +90,14 @@ def measure(recording: Recording, profile: SourceProfile, *, now_ns: int) -> Fac
             if profile.use_of(topic) == "unmapped"
         },
         "topics": topics,
-        "texts": list(recording.meta.extra.get("texts", ())),
+        "texts": list(recording.meta.texts),
         **_shared_facts(topics, times, start_ns, profile.grid.max_gap_s),
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the profile wants of a topic: 'camera', 'state' or 'action', its name, and the kind of topic that takes."""
-
-    role: str
-    name: str
-    kind: str
-
-
-def roles_of(profile: SourceProfile) -> dict[str, Wanted]:
-    """topic -> what it is wanted for, for every topic the profile gives a role."""
-    return {
-        **{camera.topic: Wanted("camera", camera.name, "image") for camera in profile.cameras},
-        **{state.topic: Wanted("state", state.name, "vector") for state in profile.states},
-        **{action.topic: Wanted("action", action.name, "vector") for action in profile.actions},
-    }
-
-
-def _vectors(profile: SourceProfile) -> tuple[VectorRole, ...]:
-    return (*profile.states, *profile.actions)
+def _kind_of(role: TopicRole) -> str:
+    """The kind of topic that a role takes."""
+    return "image" if role.role == "camera" else "vector"
 
 
 def _is_vector(recording: Recording, topic: str) -> bool:
@@ -124,17 +105,16 @@ def _is_vector(recording: Recording, topic: str) -> bool:
     return info is not None and info.kind == "vector"
 
 
-def _why_missing(recording: Recording, topic: str, wanted: Wanted) -> str:
+def _why_missing(recording: Recording, topic: str, role: TopicRole) -> str:
     """Why a topic with a role cannot be used, and what is there instead; '' if it can."""
-    said: Mapping[str, str] = recording.meta.extra.get("missing", {})
-    if topic in said:
-        return said[topic]
+    if topic in recording.meta.missing:
+        return recording.meta.missing[topic]
     info = recording.topics.get(topic)
     if info is None:
         others = ", ".join(nearest_first(topic, recording.topics)) or "none"
         return f"not in the recording; topics there: {others}. Correct the source profile or the recorder"
-    if info.kind != wanted.kind:
-        return f"is of kind {info.kind} ({info.encoding or 'unknown encoding'}), expected {wanted.kind}"
+    if info.kind != _kind_of(role):
+        return f"is of kind {info.kind} ({info.encoding or 'unknown encoding'}), expected {_kind_of(role)}"
     return "" if info.num_messages else "holds no message"
 
 
@@ -143,7 +123,7 @@ def _of_vectors(
 ) -> dict[str, Facts]:
     """topic -> what its values say, for every vector with a role that has a message."""
     found: dict[str, Facts] = {}
-    for role in _vectors(profile):
+    for role in profile.vectors:
         if role.topic not in series or not len(series[role.topic].times_ns):
             continue
         rows = series[role.topic]
@@ -200,12 +180,14 @@ def _arrival_facts(recording: Recording, topic: str, times_N: Times) -> Facts:
     return {"latency_s": against["latency_s"], "drift_s": 1e-6 * against["drift_ppm"] * span_s}
 
 
-def _apart(recording: Recording, profile: SourceProfile, wanted: Wanted, times: Mapping[str, Times]) -> Facts:
+def _apart(
+    recording: Recording, profile: SourceProfile, role: TopicRole, times: Mapping[str, Times]
+) -> Facts:
     """How far a camera's clock is from that of the rows it is paired with by number."""
-    rows = next((times[state.topic] for state in _vectors(profile) if state.topic in times), None)
-    if recording.meta.paired_by != "number" or wanted.role != "camera" or rows is None:
+    rows = next((times[vector.topic] for vector in profile.vectors if vector.topic in times), None)
+    if recording.meta.paired_by != "number" or role.role != "camera" or rows is None:
         return {}
-    own = next(times[camera.topic] for camera in profile.cameras if camera.name == wanted.name)
+    own = times[role.topic]
     num = min(len(own), len(rows))
     return {"apart_s": float(np.abs(difference_s(own[:num], rows[:num])).max())}
 
@@ -214,38 +196,26 @@ def _shared_facts(
     topics: Mapping[str, Facts], times: Mapping[str, Times], start_ns: int, max_gap_s: float
 ) -> Facts:
     """The time that all topics have in common, and the share of it in which none is silent for too long."""
-    first_s = max((found["first_s"] for found in topics.values()), default=0.0)
-    last_s = min((found["last_s"] for found in topics.values()), default=0.0)
+    first_ns = max((int(times_N[0]) for times_N in times.values()), default=0)
+    last_ns = min((int(times_N[-1]) for times_N in times.values()), default=0)
+    gap_ns = round(min(max_gap_s, 1e9) * 1e9)
     silent = []
-    for topic, found in topics.items():
-        if found["role"] == "action":  # a command holds until the next one
+    for topic, times_N in times.items():
+        if topics[topic]["role"] == "action":  # a command holds until the next one
             continue
-        since_s_N = difference_s(times[topic], np.int64(start_ns))
-        for number in np.flatnonzero(np.diff(since_s_N) > max_gap_s):
-            silence = (
-                max(float(since_s_N[number]) + max_gap_s, first_s),
-                min(float(since_s_N[number + 1]), last_s),
-            )
-            silent.append(list(silence))
-    invalid = _merged([stretch for stretch in silent if stretch[0] < stretch[1]])
-    shared_s = max(last_s - first_s, 0.0)
-    lost_s = sum(end_s - begin_s for begin_s, end_s in invalid)
+        for number in np.flatnonzero(difference_s(times_N[1:], times_N[:-1]) > max_gap_s).tolist():
+            begin_ns, end_ns = int(times_N[number]) + gap_ns, int(times_N[number + 1])
+            silent.append(range(max(begin_ns, first_ns), min(end_ns, last_ns)))
+    invalid = stretches(stretch for stretch in silent if stretch)
+    shared_ns = max(last_ns - first_ns, 0)
+    lost_ns = sum(stretch.stop - stretch.start for stretch in invalid)
     return {
-        "shared_s": shared_s,
-        "valid_share": 1 - lost_s / shared_s if shared_s else None,
-        "invalid_spans": longest(invalid),
+        "shared_s": shared_ns / 1e9,
+        "valid_share": 1 - lost_ns / shared_ns if shared_ns else None,
+        "invalid_spans": longest(
+            [[(end - start_ns) / 1e9 for end in (one.start, one.stop)] for one in invalid]
+        ),
     }
-
-
-def _merged(stretches: list[list[float]]) -> list[list[float]]:
-    """Overlapping stretches as one."""
-    merged: list[list[float]] = []
-    for begin_s, end_s in sorted(stretches):
-        if merged and begin_s <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], end_s)
-        else:
-            merged.append([begin_s, end_s])
-    return merged
 
 
 def _ahead_s(times: Mapping[str, Times], now_ns: int) -> float | None:
@@ -282,5 +252,5 @@ def _recording_row(row: Row, recording: Recording, facts: Facts) -> Facts:
         "duration_s": facts["shared_s"],
         "raw_bytes": row.size_bytes,
         "num_topics": len(recording.topics),
-        "evidence": json.dumps(rounded(facts), separators=(",", ":")),
+        "facts": json.dumps(rounded(facts), separators=(",", ":")),
     }

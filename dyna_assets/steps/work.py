@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from dyna_assets.lake import episode_uri, open_episode
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Folder, Recording, RecordingRef
 from dyna_assets.landing.sources import reader_of
@@ -14,7 +15,7 @@ from dyna_assets.landing.unchanged import folder_state, refuse_changed
 from dyna_assets.quality.policy import DEFAULT, Policy
 from dyna_assets.settings import Settings
 from dyna_assets.stamps import Status
-from dyna_train.episode.address import episode_path
+from dyna_train.episode.reader import Episode
 from dyna_train.errors import DynaError
 
 
@@ -63,7 +64,12 @@ class Row:
 
     def episode_uri(self, content_hash: str) -> str:
         """Where the row's episode file with this sha256 lies."""
-        return f"{self.settings.lake}/{episode_path(self.shard_key, self.episode_id, content_hash)}"
+        return episode_uri(self.settings, self.shard_key, self.episode_id, content_hash)
+
+    def open_episode(self) -> Episode:
+        """The row's episode file, as the table `episodes` has it, open. Raises EpisodeError if it cannot be read."""
+        made = self.upstream["episodes"]
+        return open_episode(self.settings, self.shard_key, self.episode_id, made["content_hash"])
 
     def where(self) -> str:
         """How an error names the row: source, upload and recording."""

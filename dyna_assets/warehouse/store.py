@@ -21,6 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from dyna_assets.errors import CurationError, SetupError, ShardBusy
+from dyna_assets.text import sayable
 from dyna_assets.warehouse.tables import TABLES, Table, bucket_of
 
 _KNOWN_READER = 1
@@ -273,13 +274,13 @@ def _write(delta: DeltaTable, rows: pa.Table, seqs: Mapping[int, int], run_id: s
 
 
 def _clean(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with lone surrogates, which foreign metadata may hold and Arrow refuses, replaced."""
+    """The row with lone surrogates, which foreign metadata may hold and Arrow refuses, written out."""
     return {key: _clean_text(value) for key, value in row.items()}
 
 
 def _clean_text(value: Any) -> Any:
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return sayable(value)
     if isinstance(value, list):
         return [_clean_text(item) for item in value]
     return value

@@ -71,7 +71,7 @@ RECORDINGS = Table(
         ("duration_s", pa.float64()),
         ("raw_bytes", pa.int64()),
         ("num_topics", pa.int32()),
-        ("evidence", pa.string()),  # JSON: what the checks before the transform judge
+        ("facts", pa.string()),  # JSON: what the checks before the transform judge
     ),
 )
 EPISODES = Table(

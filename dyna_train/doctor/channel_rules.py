@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from mcap.records import Channel
 
-from dyna_train.episode.channels import GROUPS, TOPICS
-from dyna_train.episode.profile import DEPTH_GROUP, STATE_GROUP, VIDEO_GROUP
+from dyna_train.episode.channels import TOPICS
+from dyna_train.episode.profile import DEPTH_GROUP, EXTRA_GROUP, GROUPS, STATE_GROUP, VIDEO_GROUP
 
 Problem = tuple[str, str]
 """What was expected, what was found."""
@@ -79,6 +79,13 @@ def problems_of(channel: Channel) -> Iterator[Problem]:
 def is_complete(channel: Channel) -> bool:
     """True if nothing is wrong with what the channel says."""
     return not any(problems_of(channel))
+
+
+def unknown_metadata(channel: Channel) -> list[str]:
+    """What a channel of ours says beside what its group does; extra topics may say anything."""
+    group = group_of(channel)
+    known = _FIELDS.get(group, {})
+    return [] if group in ("", EXTRA_GROUP) else sorted(channel.metadata.keys() - {"group", *known})
 
 
 def _dimension_problems(channel: Channel) -> Iterator[Problem]:

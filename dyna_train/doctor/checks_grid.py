@@ -14,8 +14,7 @@ from dyna_train.doctor.check import Finding, check
 from dyna_train.doctor.payload import Payload
 from dyna_train.doctor.records import Messages
 from dyna_train.doctor.survey import Chunk
-from dyna_train.episode.channels import GRID_GROUPS
-from dyna_train.episode.profile import DEPTH_GROUP, EVENT_GROUP, STATE_GROUP
+from dyna_train.episode.profile import DEPTH_GROUP, EVENT_GROUP, GRID_GROUPS, STATE_GROUP
 from dyna_train.episode.schemas import DEPTH_ENCODING, parse_depth, parse_event, vector_head
 from dyna_train.episode.stretches import at_step, missing_from, steps_at
 from dyna_train.errors import CorruptEpisode
@@ -162,7 +161,7 @@ def event_messages(case: Case) -> Iterator[Finding]:
     """An event is JSON with a name and data."""
     for sent in case.payloads(EVENT_GROUP):
         try:
-            parse_event(sent.log_ns, sent.data)
+            parse_event(sent.log_ns, sent.publish_ns, sent.data)
         except CorruptEpisode as error:
             yield replace(_at(sent, "a dyna.Event", str(error)), steps=())
 

@@ -10,10 +10,11 @@ from mcap.records import Channel
 from dyna_train.doctor.case import Case
 from dyna_train.doctor.channel_rules import group_of, is_complete, problems_of
 from dyna_train.doctor.check import Finding, check
-from dyna_train.episode.channels import GRID_GROUPS, GROUPS
 from dyna_train.episode.profile import (
     DEPTH_GROUP,
     EVENT_GROUP,
+    GRID_GROUPS,
+    GROUPS,
     PROFILE,
     RECORD_EPISODE,
     RECORD_PROFILE,

@@ -33,9 +33,15 @@ from mcap.records import (
 )
 from numpy.typing import NDArray
 
-from dyna_train.episode.container import MAGIC, MESSAGE_HEAD_BYTES, RECORD_HEAD_BYTES, finished
+from dyna_train.episode.container import (
+    KINDS,
+    MAGIC,
+    MESSAGE_HEAD_BYTES,
+    RECORD_HEAD_BYTES,
+    finished,
+    kind_name,
+)
 
-KINDS = {code.value: code.name for code in Opcode}
 _FIRST_PRIVATE = 0x80  # opcodes from here on belong to whoever writes them; readers skip them
 MESSAGE_DTYPE = np.dtype(
     [
@@ -120,11 +126,6 @@ class Damage:
     end: int
     expected: str
     found: str
-
-
-def kind_name(opcode: int) -> str:
-    """Name of a kind of record."""
-    return KINDS.get(opcode, f"0x{opcode:02x}")
 
 
 def walk(data: memoryview) -> Iterator[Record | Damage]:

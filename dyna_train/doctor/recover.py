@@ -56,7 +56,7 @@ class Recovered(Rewritten):
 
     kept: steps of the old file that are steps 0, 1, ... of the new one. num_steps: of the old file. lost: by
     topic the steps of the old file that the new one does not have, by channel number where no channel record
-    says which topic it was. records: metadata records that are lost. damages: where the old file is not whole.
+    names the topic. records: metadata records that are lost. damages: where the old file is not whole.
     """
 
     kept: range
@@ -124,14 +124,16 @@ def recover(uri: str | Path, out: Path | None = None) -> Recovered:
     for topic, steps in reach.items():
         gone = np.setdiff1d(placed[topic]["sequence"], messages[topic]["sequence"])
         lost[topic] = lost_steps(header, kept, steps, steps_at(gone))
-    lost = {topic: steps for topic, steps in {**lost, **_nameless(case, saved)}.items() if steps}
+    others = other_messages(case, saved)
+    lost |= _left_out(case, header, saved, others)
+    lost = {topic: steps for topic, steps in lost.items() if steps}
     records = tuple(name for name in (RECORD_VERSIONS, RECORD_QC) if name not in case.records)
     content = Content(
         old=case,
         header=_shortened(header, kept) if lost or records else header,
         layout=layout,
         messages={topic: _shifted(found, kept) for topic, found in messages.items()},
-        others=other_messages(case, saved),
+        others=others,
     )
     return Recovered(
         source=str(uri),
@@ -142,7 +144,7 @@ def recover(uri: str | Path, out: Path | None = None) -> Recovered:
         lost=lost,
         records=records,
         damages=tuple(_damages(case)),
-        dropped=tuple(dropped(case)),
+        dropped=tuple(dropped(content)),
     )
 
 
@@ -192,12 +194,14 @@ def _reach(case: Case, header: EpisodeHeader, placed: Mapping[str, Messages]) ->
     return {topic: reach[topic] for topic in header.topics}
 
 
-def _nameless(case: Case, saved: Messages) -> dict[str, Stretches]:
-    """The steps of channels that no channel record describes."""
-    known = case.survey.channels
-    numbers = [number for number in np.unique(saved["channel"]).tolist() if number not in known]
+def _left_out(case: Case, header: EpisodeHeader, saved: Messages, others: Messages) -> dict[str, Stretches]:
+    """The steps of channels whose record is lost, or does not say what a reader needs."""
+    topics = {channel.id: channel.topic for channel in case.channels}
+    taken = [number for number, topic in topics.items() if topic in header.topics]
+    left = saved[~np.isin(saved["channel"], [*taken, *np.unique(others["channel"])])]
     return {
-        f"channel {number}": steps_at(saved[saved["channel"] == number]["sequence"]) for number in numbers
+        topics.get(number, f"channel {number}"): steps_at(left[left["channel"] == number]["sequence"])
+        for number in np.unique(left["channel"]).tolist()
     }
 
 

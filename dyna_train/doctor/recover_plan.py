@@ -21,8 +21,8 @@ from dyna_train.episode.profile import PROFILE, EpisodeHeader
 from dyna_train.episode.schemas import parse_video
 from dyna_train.episode.stretches import Stretches, missing_from, steps_at, stretches
 from dyna_train.errors import BadInput, CorruptEpisode
+from dyna_train.video.frame_numbers import FrameNumbers
 from dyna_train.video.nal import AccessUnit, parse_access_unit
-from dyna_train.video.order import FrameNumbers
 
 
 def saved_messages(case: Case) -> Messages:

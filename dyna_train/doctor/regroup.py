@@ -59,7 +59,7 @@ def regroup(uri: str | Path, out: Path | None = None) -> Rewritten:
             f"{uri} cannot be written anew: {error}. Ingest the recording again, or keep what can be shown: "
             f"dyna-train recover {uri}"
         ) from error
-    return Rewritten(source=str(uri), made=made, dropped=tuple(dropped(case)))
+    return Rewritten(source=str(uri), made=made, dropped=tuple(dropped(content)))
 
 
 def _check_whole(survey: Survey) -> None:

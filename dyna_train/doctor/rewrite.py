@@ -18,6 +18,7 @@ import numpy as np
 from mcap.records import Channel
 
 from dyna_train.doctor.case import Case
+from dyna_train.doctor.channel_rules import unknown_metadata
 from dyna_train.doctor.records import Messages
 from dyna_train.episode.channels import ExtraTopic, is_extra
 from dyna_train.episode.index import CAPTURE_NAME, INDEX_NAME
@@ -31,6 +32,7 @@ from dyna_train.episode.profile import (
     RECORD_SYNC,
     RECORD_VERSIONS,
     EpisodeHeader,
+    episode_records,
     grid_times_ns,
     read_layout,
 )
@@ -153,12 +155,17 @@ def other_messages(case: Case, messages: Messages) -> Messages:
     return messages[np.isin(messages["channel"], [*kept, *events])]
 
 
-def dropped(case: Case) -> list[str]:
-    """Attachments and metadata records that an episode file has no place for."""
-    survey = case.survey
-    attachments = [name for name in survey.attachments if name not in (INDEX_NAME, CAPTURE_NAME)]
-    records = [name for name in survey.metadata if name not in OUR_RECORDS]
-    return [*(f"attachment {name}" for name in attachments), *(f"metadata record {name}" for name in records)]
+def dropped(content: Content) -> Iterator[str]:
+    """What of the old file an episode file has no place for: attachments, metadata records and entries of them."""
+    survey = content.old.survey
+    yield from (f"attachment {name}" for name in survey.attachments if name not in (INDEX_NAME, CAPTURE_NAME))
+    yield from (f"metadata record {name}" for name in survey.metadata if name not in OUR_RECORDS)
+    ours = episode_records(content.header, content.layout)
+    for name in (RECORD_PROFILE, RECORD_EPISODE):
+        unknown = content.old.records.get(name, {}).keys() - ours[name].keys()
+        yield from (f"'{key}' of metadata record {name}" for key in sorted(unknown))
+    for channel in content.old.channels:
+        yield from (f"'{key}' of channel {channel.topic}" for key in unknown_metadata(channel))
 
 
 def write(content: Content, target: Path) -> EpisodeFile:
@@ -254,7 +261,7 @@ def _events(content: Content, payloads: Payloads) -> Iterator[Event]:
     groups = content.old.groups
     for row in content.others:
         if groups.get(int(row["channel"])) == EVENT_GROUP:
-            yield parse_event(int(row["log_ns"]), payloads.of(row))
+            yield parse_event(int(row["log_ns"]), int(row["publish_ns"]), payloads.of(row))
 
 
 def _extra_topic(case: Case, channel: Channel) -> ExtraTopic:

@@ -10,8 +10,8 @@ from dyna_train.doctor.payload import Payload
 from dyna_train.episode.gop import frame_crc
 from dyna_train.episode.schemas import parse_video
 from dyna_train.errors import CorruptEpisode
+from dyna_train.video.frame_numbers import FrameNumbers
 from dyna_train.video.nal import SPS, BadBitstream, parse_access_unit
-from dyna_train.video.order import FrameNumbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

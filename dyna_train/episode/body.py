@@ -7,7 +7,10 @@ time; extra topics when there is a chunk full of them; then capture times, metad
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 from mcap.records import Message
@@ -23,7 +26,6 @@ from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import (
     DEPTH_GROUP,
     EVENT_GROUP,
-    EVENT_TOPIC,
     EXTRA_GROUP,
     RECORD_SYNC,
     STATE_GROUP,
@@ -33,13 +35,28 @@ from dyna_train.episode.profile import (
     grid_times_ns,
 )
 from dyna_train.episode.queues import CameraQueue, DepthQueue
-from dyna_train.episode.schemas import Event, encode_event, video_head_bytes
+from dyna_train.episode.schemas import video_head_bytes
 from dyna_train.episode.sync import sync_record
 
 Vector = tuple[NDArray[np.float32], NDArray[np.int64]]
 """Values float32 [T, D] and capture times int64 [T] ns of one vector topic."""
 
 EXTRA_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeFile:
+    """A published episode file.
+
+    video_bytes: H.264 bytes by camera name. gop_table: `GopTable.to_bytes`, to travel beside a manifest.
+    """
+
+    path: Path
+    size_bytes: int
+    sha256: str
+    num_steps: int
+    video_bytes: Mapping[str, int]
+    gop_table: bytes
 
 
 class EpisodeBody:
@@ -51,42 +68,44 @@ class EpisodeBody:
         header: EpisodeHeader,
         layout: EpisodeLayout,
         channels: ChannelPlan,
-        cameras: Sequence[CameraQueue],
-        depths: Sequence[DepthQueue],
+        cameras: Mapping[str, CameraQueue],
+        depths: Mapping[str, DepthQueue],
         vectors: Mapping[str, Vector],
-        events: Sequence[Event],
+        events: Sequence[Message],
     ) -> None:
-        """events: in order of time."""
+        """cameras, depths: by name, in header order. events: in order of log time."""
+        self.header = header
+        self.layout = layout
+        self.channels = channels
+        self.cameras = cameras
+        self.depths = depths
         self._sink = sink
-        self._header = header
-        self._layout = layout
-        self._channels = channels
-        self._cameras = cameras
-        self._depths = depths
-        self._queues: list[CameraQueue | DepthQueue] = [*cameras, *depths]
+        self._queues: list[CameraQueue | DepthQueue] = [*cameras.values(), *depths.values()]
         self._vectors = vectors
-        self._events = list(events)
+        self._events = events
         self._extras: list[Message] = []
         self._extra_bytes = 0
         self._grid_ns = grid_times_ns(header.start_ns, header.rate_hz, header.num_steps)
-        self._depth_steps = depth_steps(depths)
+        self._depth_steps = depth_steps(list(depths.values()))
         self._num_written = self._num_depth_written = 0
         self._chunks: dict[str, list[tuple[Place, range]]] = {}
         self._crcs: dict[str, list[int]] = {}
 
     def write_ready(self) -> None:
         """Write every chunk whose steps all cameras and depth cameras have, and the state block before it."""
-        last = self._header.num_steps
+        last = self.header.num_steps
         ready = min((queue.num_ready for queue in self._queues), default=last)
         while self._num_written < last:
-            steps = range(self._num_written, min(self._num_written + self._layout.steps_per_chunk, last))
+            steps = range(self._num_written, min(self._num_written + self.layout.steps_per_chunk, last))
             if steps.stop > ready:
                 break
-            if steps.start % self._layout.steps_per_block == 0:
-                self._start_block(range(steps.start, min(steps.start + self._layout.steps_per_block, last)))
-            if self._cameras:
+            if steps.start % self.layout.steps_per_block == 0:
+                self._start_block(range(steps.start, min(steps.start + self.layout.steps_per_block, last)))
+            if self.cameras:
                 self._put(
-                    VIDEO_GROUP, video_chunk(steps, self._layout.gop, self._cameras, self._grid_ns), steps
+                    VIDEO_GROUP,
+                    video_chunk(steps, self.layout.gop, list(self.cameras.values()), self._grid_ns),
+                    steps,
                 )
             self._num_written = steps.stop
             self._write_depth()
@@ -98,62 +117,60 @@ class EpisodeBody:
         if self._extra_bytes >= EXTRA_CHUNK_BYTES:
             self._write_extras()
 
-    def end(self, header: EpisodeHeader) -> EpisodeIndex:
-        """Everything after the last step; header: with its final quality. Returns the index it wrote."""
+    def end(self, path: Path, quality: Mapping[str, str]) -> EpisodeFile:
+        """Everything after the last step. path: where the file will stand; quality: verdicts to add to the header's."""
         self._write_extras()
+        header = replace(self.header, quality={**self.header.quality, **quality})
         sink, capture_ns = self._sink, self._capture_ns()
         skew = {topic: capture_T - self._grid_ns for topic, capture_T in capture_ns.items()}
         sink.add_attachment(CAPTURE_NAME, MEDIA_TYPE, pack_arrays({}, skew), header.start_ns)
         sync = sync_record(header.tracks, capture_ns, self._grid_ns)
         crc = 0
-        for name, values in {**episode_records(header, self._layout), RECORD_SYNC: sync}.items():
+        for name, values in {**episode_records(header, self.layout), RECORD_SYNC: sync}.items():
             crc = zlib.crc32(sink.add_metadata(name, values), crc)
         index = self._index(crc)
         sink.add_attachment(INDEX_NAME, MEDIA_TYPE, index.to_bytes(), header.start_ns)
         sink.end()
-        return index
+        return EpisodeFile(
+            path=path,
+            size_bytes=sink.size_bytes,
+            sha256=sink.sha256,
+            num_steps=header.num_steps,
+            video_bytes={name: sum(queue.frame_bytes) for name, queue in self.cameras.items()},
+            gop_table=index.gop_table.to_bytes(),
+        )
 
     def _start_block(self, steps: range) -> None:
         """The state of these steps, and the events until the step after them."""
         if self._vectors:
             self._put(STATE_GROUP, self._state_block(steps), steps)
-        is_last = steps.stop == self._header.num_steps
-        end_ns = None if is_last else int(self._grid_ns[steps.stop])
-        due = [event for event in self._events if end_ns is None or event.time_ns < end_ns]
-        self._events = self._events[len(due) :]
-        if due:
-            channel = self._channels.ids[EVENT_TOPIC]
-            messages = [
-                Message(
-                    channel_id=channel,
-                    sequence=0,
-                    log_time=event.time_ns,
-                    publish_time=event.time_ns if event.capture_ns is None else event.capture_ns,
-                    data=encode_event(event),
-                )
-                for event in due
-            ]
-            self._put(EVENT_GROUP, message_chunk(messages), range(0))
+        num_due = len(self._events)
+        if steps.stop < self.header.num_steps:
+            end_ns = int(self._grid_ns[steps.stop])
+            num_due = bisect_left(self._events, end_ns, key=lambda event: event.log_time)
+        if num_due:
+            self._put(EVENT_GROUP, message_chunk(self._events[:num_due]), range(0))
+        self._events = self._events[num_due:]
 
     def _state_block(self, steps: range) -> ChunkRecords:
         rows = slice(steps.start, steps.stop)
-        topics = [track.topic for track in self._header.vectors]
+        topics = [track.topic for track in self.header.vectors]
         return build_block(
             steps.start,
             self._grid_ns[rows],
-            channels=[self._channels.ids[topic] for topic in topics],
+            channels=[self.channels.ids[topic] for topic in topics],
             values=[self._vectors[topic][0][rows] for topic in topics],
             capture_ns=[self._vectors[topic][1][rows] for topic in topics],
         )
 
     def _write_depth(self) -> None:
         """Depth chunks of the steps that were written; they have a length of their own."""
-        last = self._header.num_steps
-        while self._depths and self._num_depth_written < self._num_written:
+        last = self.header.num_steps
+        while self.depths and self._num_depth_written < self._num_written:
             steps = range(self._num_depth_written, min(self._num_depth_written + self._depth_steps, last))
             if steps.stop > self._num_written:
                 return
-            self._put(DEPTH_GROUP, depth_chunk(steps, self._depths, self._grid_ns), steps)
+            self._put(DEPTH_GROUP, depth_chunk(steps, list(self.depths.values()), self._grid_ns), steps)
             self._num_depth_written = steps.stop
 
     def _write_extras(self) -> None:
@@ -169,22 +186,20 @@ class EpisodeBody:
     def _capture_ns(self) -> dict[str, NDArray[np.int64]]:
         """Capture times by topic in file order, int64 [T] ns, MISSING_NS in a gap."""
         capture_ns = {queue.track.topic: np.array(queue.capture_ns, np.int64) for queue in self._queues}
-        capture_ns |= {track.topic: self._vectors[track.topic][1] for track in self._header.vectors}
-        return {topic: capture_ns[topic] for topic in self._header.topics}
+        capture_ns |= {track.topic: self._vectors[track.topic][1] for track in self.header.vectors}
+        return {topic: capture_ns[topic] for topic in self.header.topics}
 
     def _index(self, metadata_crc: int) -> EpisodeIndex:
-        num_steps, num_cameras = self._header.num_steps, len(self._cameras)
-        num_gops = -(-num_steps // self._layout.gop)
-        frame_bytes = np.array([queue.frame_bytes for queue in self._cameras], np.uint32)
-        gop_crcs = np.array([queue.gop_crcs for queue in self._cameras], np.uint32)
+        num_steps, num_cameras = self.header.num_steps, len(self.cameras)
+        num_gops = -(-num_steps // self.layout.gop)
+        frame_bytes = np.array([queue.frame_bytes for queue in self.cameras.values()], np.uint32)
+        gop_crcs = np.array([queue.gop_crcs for queue in self.cameras.values()], np.uint32)
         return EpisodeIndex(
             num_steps=num_steps,
-            layout=self._layout,
+            layout=self.layout,
             chunks={group: _table(chunks) for group, chunks in self._chunks.items()},
             frame_bytes_NT=frame_bytes.reshape(num_cameras, num_steps),
-            head_bytes_N=tuple(
-                MESSAGE_HEAD_BYTES + video_head_bytes(queue.track.name) for queue in self._cameras
-            ),
+            head_bytes_N=tuple(MESSAGE_HEAD_BYTES + video_head_bytes(name) for name in self.cameras),
             gop_crc_NG=gop_crcs.reshape(num_cameras, num_gops),
             block_crc_K=np.array(self._crcs.get(STATE_GROUP, []), np.uint32),
             depth_crc_K=np.array(self._crcs.get(DEPTH_GROUP, []), np.uint32),

@@ -15,6 +15,8 @@ from dyna_train.episode.profile import (
     EVENT_GROUP,
     EVENT_TOPIC,
     EXTRA_GROUP,
+    GROUPS,
+    NAME,
     STATE_GROUP,
     VIDEO_GROUP,
     EpisodeHeader,
@@ -36,14 +38,10 @@ from dyna_train.episode.values import is_text, is_texts
 from dyna_train.errors import BadInput
 from dyna_train.video.encode import Quality, codec_params
 
-GRID_GROUPS = (VIDEO_GROUP, STATE_GROUP, DEPTH_GROUP)
-GROUPS = (*GRID_GROUPS, EVENT_GROUP, EXTRA_GROUP)
-"""In the order of their channel ids."""
-_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 TOPICS = {
-    VIDEO_GROUP: (re.compile(f"/camera/{_NAME}/video"), "/camera/<name>/video"),
-    STATE_GROUP: (re.compile(f"/(state|action)/{_NAME}"), "/state/<name> or /action/<name>"),
-    DEPTH_GROUP: (re.compile(f"/depth/{_NAME}"), "/depth/<name>"),
+    VIDEO_GROUP: (re.compile(f"/camera/{NAME.pattern}/video"), "/camera/<name>/video"),
+    STATE_GROUP: (re.compile(f"/(state|action)/{NAME.pattern}"), "/state/<name> or /action/<name>"),
+    DEPTH_GROUP: (re.compile(f"/depth/{NAME.pattern}"), "/depth/<name>"),
     EVENT_GROUP: (re.compile(EVENT_TOPIC), EVENT_TOPIC),
 }
 """What the topics of a group are called: as a pattern, and in words."""

@@ -40,6 +40,7 @@ from mcap.records import (
 
 from dyna_train.errors import CorruptEpisode
 
+KINDS = {code.value: code.name for code in Opcode}
 MAGIC = b"\x89MCAP0\r\n"
 RECORD_HEAD_BYTES = 9  # opcode, length
 MESSAGE_HEAD_BYTES = RECORD_HEAD_BYTES + 22  # and channel, sequence, log_time, publish_time
@@ -56,6 +57,11 @@ _MOST_ZSTD_RATIO = (128 << 10) // 4  # a zstd block holds at most 128 KiB and ta
 _MOST_LZ4_RATIO = 255  # what one more byte of a length can add
 
 Compression = Literal["", "zstd"]
+
+
+def kind_name(opcode: int) -> str:
+    """Name of a kind of record, as the format spells it."""
+    return KINDS.get(opcode, f"0x{opcode:02x}")
 
 
 def chunk_head_bytes(compression: Compression) -> int:

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from dyna_train.episode import wire
 from dyna_train.episode.base import EpisodeBase
-from dyna_train.episode.channels import GRID_GROUPS, ExtraTopic, is_extra
+from dyna_train.episode.channels import ExtraTopic, is_extra
 from dyna_train.episode.foreign import ForeignFile, stacked, video_packet
 from dyna_train.episode.gop import GopFrames
 from dyna_train.episode.profile import (
     EVENT_GROUP,
+    GRID_GROUPS,
     MISSING_NS,
     EpisodeHeader,
     grid_times_ns,
@@ -28,7 +29,7 @@ from dyna_train.episode.source import ReadCounters
 from dyna_train.episode.span import Steps
 from dyna_train.episode.sparse import StoredMessage, check_extra, event_of, without_group
 from dyna_train.errors import CorruptEpisode, MissingFrame
-from dyna_train.video.order import FrameNumbers
+from dyna_train.video.frame_numbers import FrameNumbers
 from dyna_train.video.pixels import FrameConverter
 
 
@@ -104,7 +105,7 @@ class ForeignEpisode(EpisodeBase):
         """What happened, in order of time."""
         topics = [topic.topic for topic in self.file.topics if topic.metadata.get("group") == EVENT_GROUP]
         return [
-            event_of(f"{self.uri}: {topic}", message.log_ns, message.data)
+            event_of(f"{self.uri}: {topic}", message.log_ns, message.publish_ns, message.data)
             for topic in topics
             for message in self.file.messages(topic)
         ]

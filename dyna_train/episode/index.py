@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from dyna_train.episode.arrays import pack_arrays, unpack_arrays
 from dyna_train.episode.container import Compression, chunk_head_bytes
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import DEPTH_GROUP, STATE_GROUP, VIDEO_GROUP
+from dyna_train.episode.profile import DEPTH_GROUP, GRID_GROUPS, STATE_GROUP, VIDEO_GROUP
 from dyna_train.errors import CorruptEpisode, DynaError
 
 INDEX_NAME = "dyna.index/1"
 CAPTURE_NAME = "dyna.capture/1"
 MEDIA_TYPE = "application/x-dyna"
-_GRID_GROUPS = (VIDEO_GROUP, STATE_GROUP, DEPTH_GROUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +243,7 @@ class EpisodeIndex:
             )
         except (KeyError, TypeError, DynaError) as error:
             raise CorruptEpisode(f"{uri}: index attachment: {error!r}") from error
-        for group in _GRID_GROUPS:
+        for group in GRID_GROUPS:
             if group in index.chunks:
                 found = int(index.chunks[group].num_steps_K.sum())
                 _check_count(f"{uri}: index attachment", group, found, index.num_steps, 1)

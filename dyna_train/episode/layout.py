@@ -6,11 +6,10 @@ reading it will cost. This module holds only what they share, so that everybody 
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dyna_train.errors import BadInput
+from dyna_train.errors import BadInput, did_you_mean
 
 MAX_GOP_S = Fraction(2)  # beyond it a GOP has nothing left to save: 30 -> 300 steps is 9 % of the bytes
 BLOCK_S = Fraction(2)  # state blocks: one merged request reads them with the video beside them
@@ -94,9 +93,7 @@ def pattern_named(name: str) -> ReadPattern:
     """The pattern `vla`, `mixed` or `wam`. Raises BadInput with the nearest name for another."""
     if name in PATTERNS:
         return PATTERNS[name]
-    near = difflib.get_close_matches(name, PATTERNS, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(PATTERNS)}"
-    raise BadInput(f"unknown read pattern '{name}'; {hint}")
+    raise BadInput(f"unknown read pattern '{name}'; {did_you_mean(name, PATTERNS, 'patterns')}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dyna_train.episode.tracks import CameraTrack
+from dyna_train.video.frame_numbers import FrameNumbers
 from dyna_train.video.nal import SPS, AccessUnit, BadBitstream, parse_access_unit
-from dyna_train.video.order import FrameNumbers
 from dyna_train.video.sps import parse_sps, plain_pictures
 
 

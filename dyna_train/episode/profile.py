@@ -32,6 +32,9 @@ STATE_GROUP = "state"
 DEPTH_GROUP = "depth"
 EVENT_GROUP = "event"
 EXTRA_GROUP = "extra"
+GRID_GROUPS = (VIDEO_GROUP, STATE_GROUP, DEPTH_GROUP)
+GROUPS = (*GRID_GROUPS, EVENT_GROUP, EXTRA_GROUP)
+"""In the order of their channel ids."""
 EVENT_TOPIC = "/event"
 
 RECORD_PROFILE = "dyna.profile"
@@ -50,7 +53,8 @@ MAX_STEPS = 1 << 32
 MISSING_NS = -1
 """Capture time of a step at which a camera has no frame."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+"""What cameras and vectors are called, as a part of their topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +174,11 @@ def _wrong_values(header: EpisodeHeader) -> Iterator[str]:
         yield f"topic {topic} stands twice; every topic needs its own name"
     yield from _wrong_grid(header)
     for camera in header.cameras:
-        if not _NAME.fullmatch(camera.name) or camera.width < 1 or camera.height < 1:
+        if not NAME.fullmatch(camera.name) or camera.width < 1 or camera.height < 1:
             yield f"camera '{camera.name}' of {camera.width}x{camera.height} needs a plain name and a size"
     for depth in header.depths:
         if (
-            not _NAME.fullmatch(depth.name)
+            not NAME.fullmatch(depth.name)
             or min(depth.width, depth.height) < 1
             or not 0 < depth.unit_m < math.inf
         ):
@@ -183,7 +187,7 @@ def _wrong_values(header: EpisodeHeader) -> Iterator[str]:
                 f"{depth.unit_m} m needs a plain name, a size and a finite unit above 0"
             )
     for vector in header.vectors:
-        if not _NAME.fullmatch(vector.name) or vector.role not in ("state", "action") or not vector.names:
+        if not NAME.fullmatch(vector.name) or vector.role not in ("state", "action") or not vector.names:
             yield f"vector {vector.topic} of {vector.dim} dimensions needs a plain name, a role, a dimension"
         if len(vector.units) != vector.dim:
             yield f"vector {vector.topic} has {vector.dim} names but {len(vector.units)} units"

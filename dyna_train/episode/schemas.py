@@ -64,13 +64,13 @@ class RawImage:
 class Event:
     """Something that happened at an instant: a name, and whatever else there is to say, as JSON.
 
-    capture_ns: written as the message's publish_time, if that is another clock than time_ns; readers leave it out.
+    time_ns: on the clock of the grid. capture_ns: by the clock of the robot, None where that says the same.
     """
 
     time_ns: int
     name: str
     data: Mapping[str, Any] = field(default_factory=dict)
-    capture_ns: int | None = field(default=None, compare=False)
+    capture_ns: int | None = None
 
 
 def encode_video(capture_ns: int, frame_id: str, data: bytes) -> bytes:
@@ -156,13 +156,14 @@ def encode_event(event: Event) -> bytes:
         raise BadInput(f"{what}: {error}; expected plain JSON") from error
 
 
-def parse_event(time_ns: int, payload: bytes | memoryview) -> Event:
-    """The event of a message logged at `time_ns`. Raises CorruptEpisode if it is none."""
+def parse_event(log_ns: int, publish_ns: int, payload: bytes | memoryview) -> Event:
+    """The event of a message with these times. Raises CorruptEpisode if it is none."""
     try:
         found = json.loads(bytes(payload))
-        return Event(time_ns, found["name"], found["data"])
+        name, data = found["name"], found["data"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CorruptEpisode(f"the event at {time_ns} ns is not readable: {error!r}") from error
+        raise CorruptEpisode(f"the event at {log_ns} ns is not readable: {error!r}") from error
+    return Event(log_ns, name, data, None if publish_ns == log_ns else publish_ns)
 
 
 def schemas() -> tuple[Schema, ...]:

@@ -41,7 +41,7 @@ def read_events(source: ByteSource, tail: Tail) -> list[Event]:
     for what, message in _messages(source, tail, EVENT_GROUP, EVENT_TOPIC):
         if message.channel not in ids:
             raise CorruptEpisode(f"{what}: a message of channel {message.channel} among the events")
-        events.append(event_of(what, message.log_ns, message.payload))
+        events.append(event_of(what, message.log_ns, message.publish_ns, message.payload))
     return sorted(events, key=lambda event: event.time_ns)
 
 
@@ -73,10 +73,10 @@ def check_extra(uri: str, topic: str, known: Collection[str]) -> None:
         raise BadInput(f"{uri}: no extra topic '{topic}'; its extra topics: {', '.join(known) or 'none'}")
 
 
-def event_of(what: str, time_ns: int, data: bytes | memoryview) -> Event:
+def event_of(what: str, log_ns: int, publish_ns: int, data: bytes | memoryview) -> Event:
     """The event of one message. Raises CorruptEpisode that starts with `what`."""
     try:
-        return parse_event(time_ns, data)
+        return parse_event(log_ns, publish_ns, data)
     except CorruptEpisode as error:
         raise CorruptEpisode(f"{what}: {error}") from error
 

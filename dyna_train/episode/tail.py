@@ -20,6 +20,7 @@ from dyna_train.episode.container import (
     RECORD_HEAD_BYTES,
     SUMMARY_OFFSET_BYTES,
     Place,
+    kind_name,
 )
 from dyna_train.episode.index import INDEX_NAME, EpisodeIndex
 from dyna_train.episode.profile import EpisodeHeader, read_header
@@ -30,7 +31,6 @@ TAIL_BYTES = 64 * 1024
 _SCAN_BYTES = 4096
 _FOOTER_HEAD = struct.pack("<BQ", Opcode.FOOTER, FOOTER_BYTES - RECORD_HEAD_BYTES)
 _SUMMARY_OFFSET_HEAD = struct.pack("<BQ", Opcode.SUMMARY_OFFSET, SUMMARY_OFFSET_BYTES - RECORD_HEAD_BYTES)
-_KINDS = {code.value: code.name for code in Opcode}
 _NOWHERE = Place(0, 0)
 
 
@@ -110,9 +110,8 @@ def cut_error(source: ByteSource, size: int) -> EpisodeError:
                 f"{size:,} bytes; fetch the file again, or save what is whole with dyna-train recover"
             )
         if end > size:
-            kind = _KINDS.get(opcode, f"0x{opcode:02x}")
             return TruncatedEpisode(
-                f"{source.uri}: file ends at byte {size:,}, inside the {kind} record at byte {at:,} "
+                f"{source.uri}: file ends at byte {size:,}, inside the {kind_name(opcode)} record at byte {at:,} "
                 f"that needs byte {end:,}; fetch the file again"
             )
         at = end

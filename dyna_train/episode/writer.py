@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -13,12 +12,13 @@ import numpy as np
 from mcap.records import Message
 from numpy.typing import NDArray
 
-from dyna_train.episode.body import EpisodeBody, Vector
+from dyna_train.episode.body import EpisodeBody, EpisodeFile, Vector
 from dyna_train.episode.channels import ChannelPlan, ExtraTopic
 from dyna_train.episode.container import McapSink
 from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.packets import PacketRules
 from dyna_train.episode.profile import (
+    EVENT_TOPIC,
     MAX_NS,
     PROFILE,
     RECORD_EPISODE,
@@ -37,49 +37,20 @@ from dyna_train.video.encode import CameraEncoder, Quality
 __all__ = ["EpisodeFile", "EpisodeWriter", "Event", "ExtraTopic", "Vector"]
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeFile:
-    """A published episode file.
-
-    video_bytes: H.264 bytes by camera name. gop_table: `GopTable.to_bytes`, to travel beside a manifest.
-    """
-
-    path: Path
-    size_bytes: int
-    sha256: str
-    num_steps: int
-    video_bytes: Mapping[str, int]
-    gop_table: bytes
-
-
 class EpisodeWriter:
     """Writes one episode file; use as a context manager and call `finish` before leaving it.
 
     Until `finish` returns nothing stands under the final path, whatever happens to the process.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        header: EpisodeHeader,
-        layout: EpisodeLayout,
-        channels: ChannelPlan,
-        cameras: Mapping[str, CameraQueue],
-        depths: Mapping[str, DepthQueue],
-        body: EpisodeBody,
-        sink: McapSink,
-        resources: ExitStack,
-    ) -> None:
+    def __init__(self, path: Path, body: EpisodeBody, resources: ExitStack) -> None:
         self._path = path
-        self._header = header
-        self._layout = layout
-        self._channels = channels
-        self._cameras = cameras
-        self._depths = depths
         self._body = body
-        self._sink = sink
+        self._header = body.header
         self._resources = resources
-        self._rules = {name: PacketRules(queue.track, layout.gop) for name, queue in cameras.items()}
+        self._rules = {
+            name: PacketRules(queue.track, body.layout.gop) for name, queue in body.cameras.items()
+        }
         self._finished = False
 
     @classmethod
@@ -106,14 +77,9 @@ class EpisodeWriter:
         naming the topic.
         """
         _check_vectors(header, vectors)
-        for event in events:
-            if not (is_whole(event.time_ns) and 0 <= event.time_ns <= MAX_NS):
-                raise BadInput(
-                    f"{path}: event {event.name!r} at {event.time_ns!r} ns, expected 0 to {MAX_NS}"
-                )
-            encode_event(event)  # refuses what JSON cannot say before anything is written
         copies = dict(copied or {})
         channels = ChannelPlan.of(header, layout, quality, copies, extras, has_events=bool(events))
+        due = _event_messages(path, events, channels)
         cameras = {}
         for track in header.cameras:
             encoder = None
@@ -129,7 +95,6 @@ class EpisodeWriter:
                 )
             cameras[track.name] = CameraQueue(track, channels.ids[track.topic], encoder)
         depths = {track.name: DepthQueue(track, channels.ids[track.topic]) for track in header.depths}
-        in_order = sorted(events, key=lambda event: event.time_ns)
         with ExitStack() as resources:
             part = resources.enter_context(publish(path, is_new=is_new))
             sink = McapSink(resources.enter_context(part.open("wb")))
@@ -137,17 +102,8 @@ class EpisodeWriter:
             records = episode_records(header, layout)
             for name in (RECORD_PROFILE, RECORD_VERSIONS, RECORD_EPISODE):
                 sink.add_metadata(name, records[name])  # a file that is cut short still knows whose it is
-            body = EpisodeBody(
-                sink,
-                header,
-                layout,
-                channels,
-                list(cameras.values()),
-                list(depths.values()),
-                vectors,
-                in_order,
-            )
-            return cls(Path(path), header, layout, channels, cameras, depths, body, sink, resources.pop_all())
+            body = EpisodeBody(sink, header, layout, channels, cameras, depths, vectors, due)
+            return cls(Path(path), body, resources.pop_all())
 
     def add_frame(self, camera: str, frame: av.VideoFrame, capture_ns: int) -> None:
         """The frame of the next step of camera `camera` (a name).
@@ -214,7 +170,7 @@ class EpisodeWriter:
 
         Raises BadInput for a topic that was not declared, for times that do not fit int64, and for no bytes.
         """
-        channel = self._channels.extra_id(topic)
+        channel = self._body.channels.extra_id(topic)
         limits = ((log_ns, MAX_NS), (publish_ns, MAX_NS), (sequence, (1 << 32) - 1))
         if not all(is_whole(number) and 0 <= number <= most for number, most in limits):
             raise BadInput(
@@ -234,7 +190,8 @@ class EpisodeWriter:
 
         Raises BadInput naming the camera and step if a camera has fewer frames than the header's steps.
         """
-        queues: list[CameraQueue | DepthQueue] = [*self._cameras.values(), *self._depths.values()]
+        cameras = self._body.cameras.values()
+        queues: list[CameraQueue | DepthQueue] = [*cameras, *self._body.depths.values()]
         for queue in queues:
             if queue.num_fed < self._header.num_steps:
                 raise BadInput(
@@ -242,21 +199,13 @@ class EpisodeWriter:
                     f"{self._header.num_steps} frames. No file was written. If the camera stopped, say so: "
                     "skip_steps"
                 )
-        for camera in self._cameras.values():
+        for camera in cameras:
             camera.came_out(camera.encoder.flush() if camera.encoder else [])
         self._body.write_ready()
-        header = replace(self._header, quality={**self._header.quality, **(quality or {})})
-        index = self._body.end(header)
+        made = self._body.end(self._path, quality or {})
         self._finished = True
         self._resources.close()
-        return EpisodeFile(
-            path=self._path,
-            size_bytes=self._sink.size_bytes,
-            sha256=self._sink.sha256,
-            num_steps=header.num_steps,
-            video_bytes={name: sum(queue.frame_bytes) for name, queue in self._cameras.items()},
-            gop_table=index.gop_table.to_bytes(),
-        )
+        return made
 
     def __enter__(self) -> EpisodeWriter:
         """Itself."""
@@ -278,11 +227,11 @@ class EpisodeWriter:
 
     def _camera(self, name: str) -> CameraQueue:
         self._header.tracks.camera(name, where=str(self._path))
-        return self._cameras[name]
+        return self._body.cameras[name]
 
     def _depth(self, name: str) -> DepthQueue:
         self._header.tracks.depth(name, where=str(self._path))
-        return self._depths[name]
+        return self._body.depths[name]
 
     def _check_next(self, queue: CameraQueue | DepthQueue, capture_ns: int) -> None:
         """Refuse a frame after the last step, and one from before the epoch."""
@@ -299,7 +248,7 @@ class EpisodeWriter:
 
     def _check_packet(self, queue: CameraQueue, packet: bytes) -> None:
         """Refuse a packet that a reader could not show, or would show wrong."""
-        step, gop = queue.num_fed, self._layout.gop
+        step, gop = queue.num_fed, self._body.layout.gop
         starts = step // gop != queue.last_frame // gop
         fault = self._rules[queue.track.name].fault(packet, starts_gop=starts)
         if fault:
@@ -333,3 +282,23 @@ def _check_vectors(header: EpisodeHeader, vectors: Mapping[str, Vector]) -> None
                 f"episode {header.episode_id}, {topic}: capture times are {capture_T.dtype} "
                 f"{list(capture_T.shape)}, expected int64 [{header.num_steps}] of ns, none negative"
             )
+
+
+def _event_messages(path: str | Path, events: Sequence[Event], channels: ChannelPlan) -> list[Message]:
+    """In order of log time. Raises BadInput for a time that does not fit int64, and for what JSON cannot say."""
+    messages = []
+    for event in events:
+        capture_ns = event.time_ns if event.capture_ns is None else event.capture_ns
+        for what, time_ns in (("at", event.time_ns), ("captured at", capture_ns)):
+            if not (is_whole(time_ns) and 0 <= time_ns <= MAX_NS):
+                raise BadInput(f"{path}: event {event.name!r} {what} {time_ns!r} ns, expected 0 to {MAX_NS}")
+        messages.append(
+            Message(
+                channel_id=channels.ids[EVENT_TOPIC],
+                sequence=0,
+                log_time=event.time_ns,
+                publish_time=capture_ns,
+                data=encode_event(event),
+            )
+        )
+    return sorted(messages, key=lambda message: message.log_time)

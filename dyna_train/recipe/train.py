@@ -51,6 +51,7 @@ class RecipeConfig(Config):
     width: int = Field(default=128, gt=0, multiple_of=32)
     learning_rate: PositiveFloat = 1e-3
     checkpoint_every: PositiveInt = 50  # optimizer steps
+    keep_checkpoints: PositiveInt = 3  # the newest ones
     workers: int = Field(default=0, ge=0)  # loader processes per rank
     seed: int = Field(default=0, ge=0)
 
@@ -119,12 +120,17 @@ class Run:
         self.step = state["step"]
 
 
+def checkpoints(out: Path) -> list[Path]:
+    """The whole checkpoints of a run, the newest one last."""
+    return sorted((out / "checkpoints").glob("step-*.pt"))
+
+
 def train(config: RecipeConfig, world: World) -> None:
     """Run `config` to its last step, from the newest checkpoint in `out` if there is one."""
     if world.size > 1:
         distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     run, out = Run(config, world), Path(config.out)
-    for newest in sorted((out / "checkpoints").glob("step-*.pt"))[-1:]:
+    for newest in checkpoints(out)[-1:]:
         run.resume(newest)
     resumed_from = run.step
     out.mkdir(parents=True, exist_ok=True)
@@ -134,6 +140,8 @@ def train(config: RecipeConfig, world: World) -> None:
                 log.write(json.dumps(metrics) + "\n")
             if run.step % config.checkpoint_every == 0 or run.step == config.steps:
                 run.save(out / "checkpoints" / f"step-{run.step:08d}.pt")
+                for old in checkpoints(out)[: -config.keep_checkpoints]:
+                    old.unlink()
                 print(f"step {run.step} of {config.steps}: loss {metrics['loss']:.4f}", flush=True)
     if world.rank == 0:
         lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]

@@ -1,1 +1,1 @@
-"""Pictures and H.264: encode, decode, colours. Knows nothing of episode files."""
+"""Pictures and coded video: encode, decode, colours, bitstreams. Knows nothing of episode files."""

@@ -1,4 +1,4 @@
-"""Bits of an H.264 NAL unit: emulation prevention undone, fixed-length and Exp-Golomb fields."""
+"""Bits of coded video: emulation prevention undone, fixed-length and Exp-Golomb fields."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_GOLOMB_ZEROS = 31  # the longest code of H.264 (9.1) stands for 2**32 - 2
 
 
 class BadBitstream(BadInput):
-    """Bytes that are no H.264; the message names the byte."""
+    """Bytes that are not of the format they should be; the message says where."""
 
 
 def unescape(data: bytes | bytearray | memoryview) -> bytes:

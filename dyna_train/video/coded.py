@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import av
 
+from dyna_train.video.frame_numbers import FrameNumbers
 from dyna_train.video.nal import (
     AVCC_VERSION,
     PPS,
@@ -25,7 +26,6 @@ from dyna_train.video.nal import (
     split_annexb,
     split_avcc,
 )
-from dyna_train.video.order import FrameNumbers
 from dyna_train.video.pixels import UPRIGHT, is_limited, orientation_of
 from dyna_train.video.sps import UNSPECIFIED, Sps, parse_sps
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dyna_train.video.access_units import Head, Picture, Role
 from dyna_train.video.bits import BadBitstream, BitReader, unescape
+from dyna_train.video.frame_numbers import FrameNumbers
 from dyna_train.video.nal import (
     AVCC_VERSION,
     DELIMITER,
@@ -23,7 +24,6 @@ from dyna_train.video.nal import (
     parse_avcc,
     read_access_unit,
 )
-from dyna_train.video.order import FrameNumbers
 from dyna_train.video.sps import PictureOrder, Sps, parse_sps
 
 _PREFIX = 14  # before a slice of a stream with layers in time

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from path_house import House, open_house
+from path_house import House, KeptHouse, open_house
+from program import Program
 from sqlalchemy import NullPool, create_engine, make_url, text
 
 from dyna_assets.catalog.catalog import Catalog
@@ -59,6 +60,12 @@ def catalog(postgres_url: str) -> Iterator[Catalog]:
 
 
 @pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+    """`dyna-assets`, without a process of its own."""
+    return Program(monkeypatch, capsys)
+
+
+@pytest.fixture
 def home(tmp_path: Path) -> Home:
     """A new home, prepared; without a server until one is asked for."""
     return Home.at(tmp_path / "home").prepare()
@@ -68,4 +75,21 @@ def home(tmp_path: Path) -> Home:
 def house(home: Home, postgres_url: str) -> Iterator[House]:
     """A whole DYNA_HOME on real components."""
     with open_house(home, postgres_url) as house:
+        yield house
+
+
+@pytest.fixture(scope="session")
+def kept_house(tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[], str]) -> KeptHouse:
+    """A house through which three simulated uploads have gone, the third of a black camera: rejected."""
+    folder = tmp_path_factory.mktemp("kept")
+    with open_house(Home.at(folder / "home").prepare(), new_database()) as house:
+        house.simulate(3, seconds=2.5, faults=["black_camera"])
+        house.run()
+        return KeptHouse.of(house, folder / "kept")
+
+
+@pytest.fixture
+def full_house(kept_house: KeptHouse) -> Iterator[House]:
+    """The kept house, this test's own: two episodes that pass (1, 2), one that does not (3)."""
+    with kept_house.opened() as house:
         yield house

@@ -6,43 +6,26 @@ Array axes: T steps, D dimensions.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from picture_samples import traced
+from row_samples import header
 
 from dyna_assets.labels.view import EpisodeView
 from dyna_assets.quality.trace import CameraTrace
 from dyna_train.episode.profile import EpisodeHeader, grid_times_ns
 from dyna_train.episode.tracks import CameraTrack, VectorTrack
+from dyna_train.video.decode import decode_gop
+from dyna_train.video.encode import CameraEncoder, Quality
 
-START_NS = 1_700_000_000_000_000_000
 JOINTS = ("left_shoulder", "left_elbow", "left_wrist", "left_gripper")
-
-
-def header(
-    num_steps: int, vectors: Sequence[VectorTrack], *, cameras: Sequence[str] = (), rate_hz: float = 30.0
-) -> EpisodeHeader:
-    return EpisodeHeader(
-        episode_id=7,
-        source="lab",
-        name="take 7",
-        robot="g1",
-        task="put the cup down",
-        success=None,
-        start_ns=START_NS,
-        rate_hz=rate_hz,
-        num_steps=num_steps,
-        cameras=tuple(CameraTrack(name, 64, 48) for name in cameras),
-        vectors=tuple(vectors),
-        versions={},
-        quality={},
-    )
 
 
 def view(
@@ -73,8 +56,8 @@ def arm_view(
     if action_TD is not None:
         tracks.append(VectorTrack("arm", "action", JOINTS[:num_dims], units))
         vectors["/action/arm"] = action_TD
-    rate_hz = options.pop("rate_hz", 30.0)
-    described = header(len(state_TD), tracks, cameras=options.pop("cameras", ()), rate_hz=rate_hz)
+    cameras = [CameraTrack(name, 64, 48) for name in options.pop("cameras", ())]
+    described = header(len(state_TD), tracks, cameras, rate_hz=options.pop("rate_hz", 30.0))
     return view(described, vectors, **options)
 
 
@@ -120,5 +103,34 @@ def g1_view(
     """A real episode; its source says nothing of units, so a joint's is ''."""
     names = g1_names(shared_data)
     tracks = [VectorTrack("body", role, names, ("",) * len(names)) for role in ("state", "action")]
-    described = replace(header(len(state_TD), tracks), robot="Unitree_G1_Inspire")
+    described = header(len(state_TD), tracks, robot="Unitree_G1_Inspire")
     return view(described, {"/state/body": state_TD, "/action/body": action_TD}, **options)
+
+
+FILM_STEPS = 120
+
+
+@cache
+def _g1_frames(shared_data: Path, episode: int) -> tuple[av.VideoFrame, ...]:
+    """The first pictures of a real head camera, half as wide and high."""
+    folder = shared_data / "g1_inspire_lerobot_v21" / "videos" / "chunk-000" / "observation.images.cam_high"
+    with av.open(folder / f"episode_{episode:06d}.mp4") as container:
+        decoded = container.decode(video=0)
+        return tuple(next(decoded).reformat(320, 240, "yuv420p") for _ in range(FILM_STEPS))
+
+
+@cache
+def g1_film(shared_data: Path, episode: int) -> CameraTrace:
+    """The trace of a real head camera, its first FILM_STEPS steps; to look at, not to change."""
+    return traced(_g1_frames(shared_data, episode))
+
+
+@cache
+def encoded_anew(shared_data: Path, episode: int, *, crf: int) -> CameraTrace:
+    """The same of its pictures after an encoder has been at them."""
+    encoder = CameraEncoder("top", 320, 240, rate_hz=30.0, gop=30, quality=Quality(crf))
+    frames = _g1_frames(shared_data, episode)
+    packets = [packet for step, frame in enumerate(frames) for packet in encoder.encode(frame, step)]
+    packets += encoder.flush()
+    gops = (packets[start : start + 30] for start in range(0, len(packets), 30))
+    return traced(frame for gop in gops for frame in decode_gop(gop, what="top"))

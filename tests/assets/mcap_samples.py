@@ -18,11 +18,10 @@ from recordings import HEIGHT, T0_NS, WIDTH, painted
 
 from dyna_assets.landing.recording import Folder, RecordingRef
 from dyna_assets.landing.sources import reader_named
-from dyna_assets.landing.sources.json_topics import json_topic
-from dyna_assets.landing.sources.message_file import RawTopic
-from dyna_assets.landing.sources.message_recording import MessageRecording
-from dyna_assets.landing.sources.message_topics import MessageTopic, Other
-from dyna_assets.landing.sources.protobuf_topics import protobuf_topic
+from dyna_assets.landing.sources.messages.encodings import message_topic
+from dyna_assets.landing.sources.messages.file import RawTopic
+from dyna_assets.landing.sources.messages.recording import MessageRecording
+from dyna_assets.landing.sources.messages.topics import MessageTopic, Other
 
 
 @dataclass(frozen=True)
@@ -107,10 +106,8 @@ def json_time(time_ns: int) -> dict[str, int]:
 
 def of(kind: Kind, data: bytes) -> MessageTopic:
     """What a topic of one message is."""
-    read = {"json": json_topic, "protobuf": protobuf_topic}[kind.encoding]
-    return read(
-        RawTopic("/t", kind.schema_name, kind.schema_encoding, kind.schema_data, kind.encoding, 1), data
-    )
+    raw = RawTopic("/t", kind.schema_name, kind.schema_encoding, kind.schema_data, kind.encoding, 1)
+    return message_topic(raw, data)
 
 
 def reason_of(kind: Kind, data: bytes) -> str:

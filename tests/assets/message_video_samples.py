@@ -12,7 +12,7 @@ from av.video.codeccontext import VideoCodecContext
 from recordings import HEIGHT, WIDTH, number_in, painted
 
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.sources.message_video import MessageVideo
+from dyna_assets.landing.sources.messages.video import MessageVideo
 from dyna_train.video.nal import PPS, SPS, split_annexb
 
 T0_NS, STEP_NS = 1_790_000_000_000_000_000, 33_333_333
@@ -32,10 +32,10 @@ def encoded(
     codec: str, b: int = 0, gop: int = 6, more: str = "", num_frames: int = NUM_FRAMES
 ) -> tuple[Message, ...]:
     """(number of the frame as it is shown, packet) of frames that show their numbers, in decoding order."""
-    names = {"h264": "libx264", "h265": "libx265", "vp9": "libvpx-vp9", "av1": "libsvtav1"}
+    names = {"h264": "libx264", "hevc": "libx265", "vp9": "libvpx-vp9", "av1": "libsvtav1"}
     options: dict[str, dict[str, str]] = {
         "h264": FAST | {"x264-params": X264.format(gop=gop, b=b, more=more)},
-        "h265": FAST
+        "hevc": FAST
         | {"x265-params": "log-level=none:frame-threads=1:" + X265.format(gop=gop, b=b, more=more)},
         "vp9": {"cpu-used": "8", "lag-in-frames": "0", "g": str(gop), "b": "300k"},
         "av1": {"preset": "12", "crf": "20", "g": str(gop), "svtav1-params": "lp=1"},

@@ -9,6 +9,7 @@ from typing import Any
 
 import av
 import numpy as np
+import row_samples
 from numpy.typing import NDArray
 from PIL import Image, ImageColor
 
@@ -34,22 +35,9 @@ GAP = Finding("time.gap", "warn", "arm", 0.7, 0.5, "s", "/arm: nothing for 0.70 
 def header(
     cameras: Sequence[CameraTrack] = CAMERAS, vectors: Sequence[VectorTrack] = (ARM, HAND), **others: Any
 ) -> EpisodeHeader:
-    described = EpisodeHeader(
-        episode_id=17,
-        source="lab",
-        name="upload_3/take_12",
-        robot="bimanual",
-        task="fold the towel",
-        success=True,
-        start_ns=START_NS,
-        rate_hz=RATE_HZ,
-        num_steps=NUM_STEPS,
-        cameras=tuple(cameras),
-        vectors=tuple(vectors),
-        versions={},
-        quality={},
-    )
-    return replace(described, **others)
+    said = {"episode_id": 17, "name": "upload_3/take_12", "robot": "bimanual", "task": "fold the towel"}
+    said |= {"success": True, "start_ns": START_NS, "rate_hz": RATE_HZ, "num_steps": NUM_STEPS, **others}
+    return row_samples.header(vectors=vectors, cameras=cameras, **said)
 
 
 def brightness(step: int, camera: CameraTrack) -> NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 import dagster as dg
 import duckdb
+from sqlalchemy import Connection, NullPool, create_engine, make_url, text
 
 from dyna_assets.assets.jobs import PROFILE_JOBS
 from dyna_assets.assets.landing import landing_sensor
@@ -39,9 +41,9 @@ class House:
         return self.workspace.home.landing
 
     def simulate(self, num: int, *, source: str = "sim", **options: Any) -> SourceProfile:
-        """Record simulated uploads (2.5 s, 96x128 unless said) into a source of their own."""
+        """Record simulated uploads (1 s, 96x128 unless said) into a source of their own."""
         record_uploads(
-            self.landing / source, num, source=source, **{"seconds": 2.5, "size": (96, 128), **options}
+            self.landing / source, num, source=source, **{"seconds": 1.0, "size": (96, 128), **options}
         )
         return self.add(source, self.landing / source)
 
@@ -121,3 +123,47 @@ def again_on(house: House) -> Iterator[House]:
     workspace = opened(str(home.path), Settings.load(home).s3)
     yield House(workspace, build(home), house.instance)
     workspace.catalog.close()
+
+
+@dataclass(frozen=True)
+class KeptHouse:
+    """A house as it was once, to come back to. home: where it lies; kept: a copy of its folder.
+
+    Catalog and settings hold paths and the address of the database, so folder and database are put back
+    under the names they had.
+    """
+
+    home: Home
+    kept: Path
+    database_url: str
+
+    @classmethod
+    def of(cls, house: House, kept: Path) -> KeptHouse:
+        """Keep what the house is now; it is closed."""
+        house.workspace.catalog.close()
+        home, url = house.workspace.home, house.workspace.database_url
+        shutil.copytree(home.path, kept)
+        with _server_of(url) as (server, name):
+            server.execute(text(f"CREATE DATABASE {name}_kept TEMPLATE {name}"))
+        return cls(home, kept, url)
+
+    @contextmanager
+    def opened(self) -> Iterator[House]:
+        """The house as it was kept, whatever was done to it since."""
+        shutil.rmtree(self.home.path)
+        shutil.copytree(self.kept, self.home.path)
+        with _server_of(self.database_url) as (server, name):
+            server.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+            server.execute(text(f"CREATE DATABASE {name} TEMPLATE {name}_kept"))
+        opened.cache_clear()
+        with open_house(self.home, self.database_url) as house:
+            yield house
+
+
+@contextmanager
+def _server_of(database_url: str) -> Iterator[tuple[Connection, str]]:
+    """A connection to the server, not to the database, and the database's name."""
+    url = make_url(database_url)
+    engine = create_engine(url.set(database="postgres"), poolclass=NullPool, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        yield connection, str(url.database)

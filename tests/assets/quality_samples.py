@@ -109,7 +109,7 @@ def good(kind: type[Recorded] = Recorded, **more: Any) -> Recorded:
 def paired() -> Recorded:
     """The same on one clock, of a format that pairs pictures and rows by their number."""
     times_N = np.arange(300) * round(1e9 / 30)
-    meta = RecordingMeta(paired_by="number", num_listed=300, extra={"fps": 30.0})
+    meta = RecordingMeta(paired_by="number", num_listed=300, rate_hz=30.0)
     clocks = dict.fromkeys((TOP, WRIST, ARM, LEADER), times_N)
     return Recorded(clocks, {ARM: sines(times_N), LEADER: sines(times_N, 0.1)}, meta)
 

@@ -1,4 +1,4 @@
-"""What alignment promises for any clocks: no future, stated errors against closed forms, gaps where they are."""
+"""What alignment promises for any clocks: no future, nothing nearer than the nearest, gaps where they are."""
 
 from __future__ import annotations
 
@@ -7,36 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from align_samples import CLOCKS, RATES, SECOND, START, source
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dyna_assets.angles import Turning, slerp
-from dyna_assets.landing.profile import Align, CameraRole, Grid, SourceProfile, VectorRole
-from dyna_assets.simulate.clocks import head_clocks
+from dyna_assets.landing.profile import Align
 from dyna_assets.steps.align import TOLERANCE_NS, Series, align
 from dyna_assets.steps.align.grid import num_uniform
 from dyna_assets.steps.align.resample import NEVER_NS, latest, pick
 from dyna_train.episode.profile import grid_times_ns, step_time_ns
 from dyna_train.episode.stretches import missing_from
-
-SECOND = 1_000_000_000
-START = 1_790_000_000 * SECOND
-RATES = st.one_of(st.sampled_from([1.0, 10.0, 29.97, 30.0, 64.0, 120.0, 1000.0]), st.floats(0.5, 1000.0))
-CLOCKS = st.lists(st.integers(1, 50_000_000), min_size=2, max_size=200).map(
-    lambda gaps: START + np.cumsum(np.array(gaps, np.int64))
-)
-
-
-def source(how: Align = "causal", *, units: str | tuple[str, ...] = "", **grid: object) -> SourceProfile:
-    return SourceProfile(
-        name="test",
-        landing="landing",
-        reader="mcap",
-        grid=Grid.model_validate({"rate_hz": 30.0, **grid}),
-        cameras=(CameraRole(name="scene", topic="/scene"),),
-        states=(VectorRole(name="imu", topic="/imu", align=how, units=units),),
-    )
 
 
 @given(st.integers(0, 2**62), RATES, st.integers(1, 3000))
@@ -80,6 +61,60 @@ def test_no_message_is_nearer_than_the_nearest(times: NDArray[np.int64], rate_hz
     )
     shown = pick(times, grid, "nearest", NEVER_NS).before_T
     assert (np.abs(times[shown] - grid) == np.abs(times[:, None] - grid).min(axis=0)).all()
+
+
+@given(
+    CLOCKS,
+    CLOCKS,
+    st.lists(st.floats(-10_000, 10_000), min_size=2, max_size=2),
+    st.sampled_from([0, START]),
+    st.sampled_from([1.0, 29.97, 200.0]),
+)
+def test_no_latency_lets_a_causal_step_show_the_future(
+    camera: NDArray[np.int64], imu: NDArray[np.int64], late_ms: list[float], first_ns: int, rate_hz: float
+) -> None:
+    if max(camera[0], imu[0]) > min(camera[-1], imu[-1]):
+        return
+    late_ns = [round(late * 1e6) for late in late_ms]
+    earliest = min(camera[0] + late_ns[0], imu[0] + late_ns[1])
+    true = camera - earliest + first_ns, imu - earliest + first_ns
+    camera, imu = (times + late for times, late in zip(true, late_ns, strict=True))
+    profile = source(rate_hz=rate_hz, max_gap_s=60)
+    late = {
+        "cameras": (profile.cameras[0].model_copy(update={"latency_ms": late_ms[0]}),),
+        "states": (profile.states[0].model_copy(update={"latency_ms": late_ms[1]}),),
+    }
+    series = Series(imu, np.arange(len(imu), dtype=np.float64)[:, None])
+    made = align(profile.model_copy(update=late), {"/scene": camera}, {"/imu": series})
+    now_T = made.grid_T - made.shift_ns + TOLERANCE_NS
+    numbers = made.frames["scene"], made.vectors["state/imu"][0][:, 0].astype(np.int64)
+    for times, number_T in zip(true, numbers, strict=True):
+        assert (times[number_T] <= now_T).all()
+        assert (np.append(times, np.iinfo(np.int64).max)[number_T + 1] > now_T).all(), "and the latest"
+    assert (made.capture_ns("scene") == true[0][numbers[0]] + made.shift_ns).all()
+    assert made.capture_ns("scene").min() >= 0
+
+
+@given(
+    period_ns=st.integers(1_000_000, 200_000_000),
+    phase=st.floats(0, 1),
+    rate_hz=RATES,
+    late_ms=st.floats(-50, 50),
+)
+def test_nearest_is_never_further_than_half_a_period_from_a_steady_camera(
+    period_ns: int, phase: float, rate_hz: float, late_ms: float
+) -> None:
+    camera = START + int(phase * period_ns) + period_ns * np.arange(40)
+    every = grid_times_ns(START - SECOND, 100.0, 2000)
+    profile = source(rate_hz=rate_hz)
+    nearest = profile.cameras[0].model_copy(update={"align": "nearest", "latency_ms": late_ms})
+    made = align(
+        profile.model_copy(update={"cameras": (nearest,)}),
+        {"/scene": camera},
+        {"/imu": Series(every, np.ones((2000, 1)))},
+    )
+    assert (made.frames["scene"] >= 0).all()
+    assert made.max_skew_ns["scene"] <= max(period_ns / 2, TOLERANCE_NS)
 
 
 @given(CLOCKS, CLOCKS, st.sampled_from(["causal", "nearest", "interpolate"]), st.integers(1, 120))
@@ -131,144 +166,12 @@ def test_steps_are_invalid_exactly_where_the_last_message_is_too_old(
     assert mixed.missing["state/imu"].tolist() == [long > round(gap_s * SECOND) for long in apart]
 
 
-@given(st.integers(0, 2**32 - 1), st.floats(0, 0.3), st.floats(0.1, 0.6))
-def test_a_reference_camera_is_neither_repeated_nor_skipped(seed: int, lost: float, gap_s: float) -> None:
-    rng = np.random.default_rng(seed)
-    camera = grid_times_ns(START, 30.0, 300) + rng.integers(0, 5_000_000, 300)
-    camera = camera[rng.random(300) >= lost]
-    imu = grid_times_ns(START + SECOND, 100.0, 700)
-    profile = source(reference="scene", max_gap_s=gap_s)
-    made = align(profile, {"/scene": camera}, {"/imu": Series(imu, np.ones((700, 1)))})
-    frames = made.frames["scene"]
-    inside = (camera >= imu[0] - TOLERANCE_NS) & (camera <= imu[-1] + TOLERANCE_NS)
-    assert frames[frames >= 0].tolist() == np.flatnonzero(inside).tolist()
-    assert (np.diff(made.grid_T) > 0).all()
-    filled = np.diff(made.grid_T)[(frames[1:] < 0) | (frames[:-1] < 0)]
-    assert (np.abs(filled / SECOND * 30 - 1) < 0.5).all(), "steps in a hole are about a period apart"
-
-
 @given(st.integers(1, 54_000), st.sampled_from([24.0, 25.0, 30.0, 50.0, 60.0]))
 def test_float32_seconds_do_not_shift_a_stream_against_exact_ones(step: int, fps: float) -> None:
     exact_ns = grid_times_ns(0, fps, step + 1)
     stored_s = (np.arange(step + 1) / fps).astype(np.float32)
     stored_ns = (stored_s.astype(np.float64) * SECOND).astype(np.int64)
     assert latest(stored_ns, exact_ns)[-1] == step or step / fps > 1024  # float32 is coarser than 60 us there
-
-
-HERTZ, HEIGHT = 0.7, 2.0
-RATE = 2 * math.pi * HERTZ
-
-
-def sine(times_ns: NDArray[np.int64]) -> NDArray[np.float64]:
-    return HEIGHT * np.sin(RATE * ((times_ns - START) / SECOND))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_sine_on_ragged_clocks_comes_out_within_the_stated_error(seed: int) -> None:
-    clocks = head_clocks(np.random.default_rng(seed), 20.0)
-    imu, scene = (START + clocks[name].capture_ns_N for name in ("imu", "scene"))
-    series = Series(imu, sine(imu)[:, None])
-    held, mixed = (
-        align(source(how), {"/scene": scene}, {"/imu": series}) for how in ("causal", "interpolate")
-    )
-    rounding = HEIGHT * 2**-23
-    values, capture_T = held.vectors["state/imu"]
-    age_s = np.maximum(held.grid_T - capture_T, 0) / SECOND
-    stated = HEIGHT * RATE * (age_s + TOLERANCE_NS / SECOND) + rounding  # max |f'| * age
-    error = np.abs(values[:, 0] - sine(held.grid_T))
-    assert (error <= stated).all() and error.max() > 0.02
-    before = np.searchsorted(imu, mixed.grid_T, side="right") - 1
-    apart_s = np.diff(imu)[np.minimum(before, len(imu) - 2)] / SECOND
-    stated = HEIGHT * RATE**2 * apart_s**2 / 8 + rounding  # max |f''| * h^2 / 8
-    error = np.abs(mixed.vectors["state/imu"][0][:, 0] - sine(mixed.grid_T))
-    assert (error <= stated).all()
-    assert error.max() < 0.03 * np.abs(values[:, 0] - sine(held.grid_T)).max()
-
-
-def rotations(angle_N: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Turns about one slanted axis, w x y z."""
-    axis = np.array([[1.0, -2.0, 2.0]]) / 3
-    return np.hstack([np.cos(angle_N / 2)[:, None], np.sin(angle_N / 2)[:, None] * axis])
-
-
-@given(
-    st.floats(-10, 10),
-    st.floats(-math.pi * 0.99, math.pi * 0.99),
-    st.floats(0, 1),
-    st.booleans(),
-    st.permutations(range(4)),
-)
-def test_slerp_of_a_steady_rotation_is_exact_in_either_order_and_sign(
-    start: float, turn: float, weight: float, flips: bool, order: list[int]
-) -> None:
-    before, after, exact = (rotations(np.array([start + share * turn])) for share in (0.0, 1.0, weight))
-    made = slerp(before[:, order], (-after if flips else after)[:, order], np.array([weight]))
-    assert np.abs((made * exact[:, order]).sum()) == pytest.approx(1, abs=1e-12)
-    assert made * np.sign((made * exact[:, order]).sum()) == pytest.approx(exact[:, order], abs=1e-9)
-
-
-def test_slerp_keeps_the_row_before_where_a_quaternion_has_no_length() -> None:
-    made = slerp(
-        np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]]),
-        np.array([[0.0, 0, 0, 0], [0, 1, 0, 0]]),
-        np.array([0.5, 0.5]),
-    )
-    assert made.tolist() == [[1, 0, 0, 0], [0, 0, 0, 0]]
-
-
-def test_a_steady_rotation_on_ragged_clocks_is_interpolated_as_such() -> None:
-    clocks = head_clocks(np.random.default_rng(7), 10.0)
-    imu, scene = (START + clocks[name].capture_ns_N for name in ("imu", "scene"))
-    flips = np.where(np.arange(len(imu)) % 7 < 3, -1.0, 1.0)[:, None]  # q and -q are the same rotation
-    series = Series(imu, rotations(20 * (imu - START) / SECOND) * flips)
-    made = align(source("interpolate", units="quat"), {"/scene": scene}, {"/imu": series})
-    found, exact = made.vectors["state/imu"][0], rotations(20 * (made.grid_T - START) / SECOND)
-    assert np.abs((found * exact).sum(axis=1)) == pytest.approx(1, abs=1e-6)
-
-
-@pytest.mark.parametrize(("unit", "turn"), [("rad", 2 * math.pi), ("deg", 360.0)])
-@pytest.mark.parametrize("low", [-0.5, 0.0])
-def test_an_angle_goes_the_shorter_way_and_stays_in_the_range_of_its_source(
-    unit: str, turn: float, low: float
-) -> None:
-    times = grid_times_ns(START, 20.0, 100)
-    speed = turn / 1.37  # several turns within the recording
-    wrapped = (speed * (times - START + SECOND // 9) / SECOND - low * turn) % turn + low * turn
-    made = align(
-        source("interpolate", units=unit), {"/scene": times}, {"/imu": Series(times, wrapped[:, None])}
-    )
-    values = made.vectors["state/imu"][0][:, 0].astype(np.float64)
-    exact = (speed * (made.grid_T - START + SECOND // 9) / SECOND - low * turn) % turn + low * turn
-    away = (values - exact + turn / 2) % turn - turn / 2
-    assert np.abs(away).max() < 1e-6 * turn
-    assert values.min() >= low * turn - 1e-5 * turn and values.max() <= (low + 1) * turn + 1e-5 * turn
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "middle"), [(6.0, 0.5, 3.25 - math.pi), (3.0, -3.0, -math.pi), (1.0, 2.0, 1.5)]
-)
-def test_an_angle_begins_again_where_its_source_does(before: float, after: float, middle: float) -> None:
-    turning = Turning.of(np.array([[before], [after]]), ["rad"], where="test")
-    made = turning.between(np.array([[before]]), np.array([[after]]), np.array([0.5]))
-    assert made[0, 0] == pytest.approx(middle)
-
-
-def test_an_angle_that_counts_its_turns_is_a_plain_number() -> None:
-    values = np.array([[0.0], [4.0], [8.0]])
-    turning = Turning.of(values, ["rad"], where="test")
-    assert turning.angles == ()
-    assert turning.between(values[:1], values[1:2], np.array([0.5])).tolist() == [[2.0]]
-
-
-@given(st.lists(st.floats(-math.pi, math.pi), min_size=2, max_size=30), st.floats(0, 1))
-def test_between_two_angles_is_on_the_shorter_arc(angles: list[float], weight: float) -> None:
-    values = np.array(angles)[:, None]
-    turning = Turning.of(values, ["rad"], where="test")
-    before, after = values[:-1], values[1:]
-    made = turning.between(before, after, np.full(len(before), weight))
-    arc = np.abs(turning.shorter(after - before))
-    assert (arc <= math.pi + 1e-9).all()
-    assert np.abs(turning.shorter(made - before)) == pytest.approx(arc * weight, abs=1e-9)
 
 
 @settings(max_examples=20)

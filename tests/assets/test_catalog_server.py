@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import stat
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import NullPool, create_engine, text
+from sqlalchemy.exc import ProgrammingError
 
 from dyna_assets.catalog.account import ServerAccount
 from dyna_assets.catalog.server import ensure_server, log_file, running_url, stop_server
@@ -78,6 +80,19 @@ def test_a_killed_server_starts_again_with_all_that_was_committed(standing: Home
     os.kill(server_pid(standing), signal.SIGKILL)
     assert ensure_server(standing) == url
     assert ask(url, "SELECT seven FROM kept") == 7
+
+
+def test_a_log_that_has_grown_too_long_begins_anew_under_the_running_server(standing: Home) -> None:
+    url, log = ensure_server(standing), log_file(standing)
+    old = "an old line\n" * 800_000
+    with log.open("a") as stream:
+        stream.write(old)
+    ensure_server(standing)
+    assert log.stat().st_size == 0
+    assert log.with_name("server.log.1").read_text().endswith(old)
+    with pytest.raises(ProgrammingError, match="no_such_table"):
+        ask(url, "SELECT * FROM no_such_table")
+    assert re.match(r"\d{4}-.* ERROR:  relation \"no_such_table\" does not exist", log.read_text())
 
 
 def test_a_process_id_left_by_a_killed_server_and_given_to_another_process_does_no_harm(

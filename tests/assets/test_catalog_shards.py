@@ -84,7 +84,7 @@ def test_a_shard_is_due_until_a_run_has_read_its_last_change(catalog: Catalog) -
     assert catalog.due_shards() == []
     catalog.settle(key, due.revision)  # an older run ends last
     assert catalog.due_shards() == []
-    catalog.mark_due(key)
+    catalog.mark_all_due([shard_number(key)])
     assert [shard.is_due for shard in catalog.shards()] == [True]
 
 

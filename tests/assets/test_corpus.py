@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from judged_rows import DARK, EPISODES, GAP, SOURCE, Lake, checked_by, episode_row, gap_policy
+from judged_rows import DARK, EPISODES, GAP, SOURCE, Lake, checked_by, episode_row, gap_policy, shard_of
 
 from dyna_assets.catalog.catalog import Catalog
 from dyna_assets.corpus import rejections, summarize, warnings
@@ -129,6 +129,9 @@ def test_each_reason_stands_with_its_own_note_and_a_policy_and_back_gives_the_fi
     lake.regate(strict)
     (again,) = rejections(lake.warehouse)
     assert again.reason == first.reason
+    assert [reason.partition(": ")[0] for reason in again.reasons] == [GAP, "time.action_gap", "time.jitter"]
+    assert "; ".join(again.reasons) == again.reason
+    assert rejections(lake.warehouse, shard=shard_of(1)) == [again]
     assert "time.action_gap: /b: holds for 0.9 s (rejected above 0.5 " in again.reason
 
 

@@ -102,6 +102,7 @@ def test_a_materialization_tells_a_person_what_it_did(house: House, asset: str) 
     assert event.asset_materialization is not None
     metadata = {name: entry.value for name, entry in event.asset_materialization.metadata.items()}
     assert metadata["num_rows"] == metadata["num_done"] == 2
+    assert ("worst_episodes" in metadata) == asset.startswith("quality")
     if asset.startswith("episodes"):
         sheet = str(metadata["contact_sheet"])
         assert sheet.startswith("![contact sheet](data:image/jpeg;base64,/9j/")

@@ -11,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dyna_assets.derive import DERIVED, Signal, apply_derived, check_derived, derive_versions, signals_of
+from dyna_assets.derive import (
+    DERIVED,
+    DerivedRole,
+    Signal,
+    apply_derived,
+    check_derived,
+    derive_versions,
+    signals_of,
+)
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.profile import ActionRole, DerivedRole, Grid, SourceProfile, VectorRole
+from dyna_assets.landing.profile import ActionRole, Grid, SourceProfile, VectorRole
 from dyna_assets.simulate.clocks import head_clocks
 from dyna_assets.steps.align import Series, align
 from dyna_train.episode.tracks import VectorTrack
@@ -120,7 +128,7 @@ def test_velocity_of_a_sine_on_ragged_clocks_is_within_the_stated_error(seed: in
     )
     plan = align(source, {}, {"/imu": Series(imu, np.sin(OMEGA * imu / SECOND)[:, None])})
     track = VectorTrack("imu", "state", ("yaw",), ("rad",))
-    signals = signals_of(plan, [track])
+    signals = signals_of(plan.vectors, plan.missing, [track])
     back, central = (
         apply_derived([role("velocity", "state/imu", difference=how)], signals)["state/made"].values_TD[
             1:-1, 0
@@ -148,7 +156,7 @@ def test_a_gripper_is_taken_by_the_names_of_its_dimensions() -> None:
     assert found.names == ("b",) and found.values_TD.tolist() == [[0.5]]
     with pytest.raises(
         RecordingError,
-        match=r"derived 'state/made' \(gripper_state\) of state/s0: a, b, c: no dimension is called z; there are a",
+        match=r"^state/made = gripper_state of state/s0 \(a, b, c\): no dimension is called z; there are a, b, c$",
     ):
         made("gripper_state", signal([[1, 2, 3]]), closed=0, open=1, dims=["z"])
 
@@ -173,17 +181,22 @@ def test_an_action_is_compared_with_the_next_one_within_a_valid_stretch() -> Non
         (
             [signal([[1, 2]]), signal([[1]])],
             {},
-            r"the action has 2 dimensions in '', the state 1 in ''; they must be alike",
+            "the action is 2-dimensional in no unit, the state 1-dimensional in no unit; they must be alike",
         ),
         (
             [signal([1]), signal([1], "rad")],
             {},
-            r"the state 1 in 'rad'; .*Write units = \"rad\" under the \[\[actions\]\]",
+            r"the state 1-dimensional in 'rad'; .*Write units = \"rad\" under the \[\[actions\]\]",
         ),
-        ([signal([1], "rad"), signal([1], "deg")], {}, "1 dimensions in 'rad', the state 1 in 'deg'"),
+        ([signal([1], "rad"), signal([1], "deg")], {}, "in 'rad', the state 1-dimensional in 'deg'"),
+        (
+            [signal([[1, 2]], "rad"), signal([1])],
+            {},
+            "in 'rad', .* in no unit; they must be alike, in the same order$",
+        ),
         ([signal([1])], {}, "to = 'state' needs two signals in 'of'"),
         ([signal([1]), signal([1])], {"to": "next"}, "name one signal in 'of'"),
-        ([signal([[1, 0, 0, 0]], "quat")], {"to": "next"}, "a, b, c, d are a quaternion"),
+        ([signal([[1, 0, 0, 0]], "quat")], {"to": "next"}, r"\(a, b, c, d\): unit 'quat' is a quaternion"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(inputs: list[Signal], options: dict[str, Any], text: str) -> None:
@@ -193,7 +206,7 @@ def test_what_cannot_be_compared_is_refused(inputs: list[Signal], options: dict[
 
 
 def test_a_quaternion_has_no_velocity_of_its_parts() -> None:
-    with pytest.raises(RecordingError, match="a, b, c, d are a quaternion, and their rate is no difference"):
+    with pytest.raises(RecordingError, match="unit 'quat' is a quaternion, and its rate is no difference"):
         made("velocity", signal([[1, 0, 0, 0]], "quat"))
 
 
@@ -209,7 +222,7 @@ def test_a_signal_may_be_derived_from_one_before_it() -> None:
         ConfigError,
         match=r"derived 'state/grip_speed' \(velocity\): there is no state/grip to derive from; there are state/hand",
     ):
-        check_derived(roles[::-1], ["state/hand"])
+        check_derived(roles[::-1], {"state/hand": ""})
 
 
 @pytest.mark.parametrize(
@@ -235,7 +248,7 @@ def test_a_signal_may_be_derived_from_one_before_it() -> None:
 )
 def test_what_no_recording_could_have_is_an_error_of_the_source(wrong: DerivedRole, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        check_derived([wrong], ["state/arm", "action/arm"])
+        check_derived([wrong], {"state/arm": "", "action/arm": ""})
 
 
 def test_every_function_says_what_it_is_and_has_a_version() -> None:
@@ -259,7 +272,8 @@ def test_signals_of_an_episode_carry_what_is_missing() -> None:
         topic: Series(one, one[:, None] / SECOND) for topic, one in (("/arm", silent), ("/leader", times))
     }
     tracks = [VectorTrack("arm", kind, ("j",), ("rad",)) for kind in ("state", "action")]
-    signals = signals_of(align(source, {}, rows), tracks)
+    plan = align(source, {}, rows)
+    signals = signals_of(plan.vectors, plan.missing, tracks)
     found = apply_derived([role("action_delta", "action/arm", "state/arm", kind="action")], signals)[
         "action/made"
     ]

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dyna_assets.derive import Signal, apply_derived
+from dyna_assets.derive import DerivedRole, Signal, apply_derived
 from dyna_assets.derive.kinematics import Chain, about, multiply, of_rpy, rotate
 from dyna_assets.derive.urdf import read_urdf
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.profile import DerivedRole
 from dyna_train.errors import ConfigError
 
 # Two links of 1 m and 0.5 m that turn about z, a slide along the last one, and a tool turned by a quarter.
@@ -285,7 +284,7 @@ def test_a_joint_in_a_unit_it_cannot_have_and_one_that_is_not_in_the_chain_are_r
     wrong = signal([[0.0, 0.0, 0.0]], ("shoulder", "elbow", "reach"), ("m", "rad", "m"))
     with pytest.raises(
         RecordingError,
-        match=r"joint 'shoulder' \(revolute\): dimension 'shoulder' is in 'm', expected 'rad', '', 'deg'",
+        match=r"joint 'shoulder' \(revolute\): dimension 'shoulder' is in 'm', expected one of 'rad', no unit, 'deg'",
     ):
         pose(wrong)
     with pytest.raises(

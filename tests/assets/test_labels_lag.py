@@ -9,18 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from label_samples import (
-    JOINTS,
-    START_NS,
-    arm_view,
-    g1_trajectories,
-    g1_view,
-    header,
-    reaches,
-    trace_of,
-    view,
-)
+from label_samples import JOINTS, arm_view, g1_trajectories, g1_view, reaches, trace_of, view
 from numpy.typing import NDArray
+from row_samples import START_NS, header
 
 from dyna_assets.labels import LABELLERS, annotate
 from dyna_assets.labels.correlate import lag_between

@@ -140,7 +140,7 @@ def test_gripper_events_take_turns(levels: list[float]) -> None:
 
 
 @given(
-    seconds=st.lists(st.floats(0, 100), min_size=1, max_size=20),
+    seconds=st.lists(st.integers(0, 10**11).map(lambda ns: ns / 1e9), min_size=1, max_size=20),
     wanted=st.lists(st.floats(-10, 110), min_size=1, max_size=20),
 )
 def test_a_straight_line_stays_one_whatever_the_clock(seconds: list[float], wanted: list[float]) -> None:

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from label_samples import arm_view, header, reaches, view
+from label_samples import arm_view, reaches, view
+from row_samples import header
 
 from dyna_assets.labels import LABELLERS, Annotation, annotate, labeller_versions
 from dyna_assets.labels.registry import Labeller
 from dyna_assets.labels.view import EpisodeView
 from dyna_assets.warehouse.tables import ANNOTATIONS
+from dyna_train.episode.tracks import CameraTrack
 from dyna_train.errors import BadInput
 
 
@@ -104,7 +106,7 @@ def test_no_episode_makes_a_labeller_fail(
 
 
 def test_an_episode_of_cameras_only_is_labelled_with_what_there_is() -> None:
-    found = annotate(view(header(40, [], cameras=["top"]), {}, task="look"))
+    found = annotate(view(header(40, cameras=[CameraTrack("top", 64, 48)]), {}, task="look"))
     assert found.failed == {}
     assert {row["key"] for row in found.rows} == {"duration", "caption.task"}
 

@@ -11,14 +11,14 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from label_samples import JOINTS, header, reaches, trace_of
+from label_samples import JOINTS, reaches, trace_of
+from row_samples import header, row_of
 
 from dyna_assets.labels import LABELLERS
 from dyna_assets.labels.options import LabelOptions
 from dyna_assets.labels.registry import Labeller
 from dyna_assets.labels.view import EpisodeView
 from dyna_assets.landing.profile import SourceProfile
-from dyna_assets.settings import Settings
 from dyna_assets.steps.attempt import attempt
 from dyna_assets.steps.labels import label
 from dyna_assets.steps.work import Row
@@ -38,7 +38,7 @@ UNITS = ("rad", "rad", "rad", "m")
 def write_episode(path: Path) -> str:
     """An arm with a noisy camera; returns the sha256."""
     tracks = [VectorTrack("arm", role, JOINTS, UNITS) for role in ("state", "action")]
-    described = replace(header(NUM_STEPS, tracks), cameras=(CameraTrack("top", 192, 144),))
+    described = header(NUM_STEPS, tracks, [CameraTrack("top", 192, 144)])
     grid_T = grid_times_ns(described.start_ns, described.rate_hz, NUM_STEPS)
     moves_TD = reaches(NUM_STEPS + 3, 4).astype(np.float32)
     vectors = {"/state/arm": (moves_TD[:-3], grid_T), "/action/arm": (moves_TD[3:], grid_T)}
@@ -70,28 +70,13 @@ def row(made: tuple[Path, str], tmp_path: Path) -> Row:
         cameras=({"name": "top", "topic": "top"},),
     )  # type: ignore[arg-type]
     texts = [{"key": "subtask", "text": "reach", "time_ns": 1_700_000_001_000_000_000}]
-    row = Row(
-        episode_id=7,
-        name="take 7",
-        recording_name="take 7",
-        files=(),
-        size_bytes=1,
-        upload_name="u1",
-        upload_uri="",
-        upload_problem="",
-        marker=None,
-        source=source,
-        shard_key="shard-0",
-        settings=Settings(lake=str(tmp_path / "lake")),
-        pipeline_version="1",
-        upstream={
-            "recordings": {"task": "reach", "success": True, "evidence": json.dumps({"texts": texts})},
-            "episodes": {"content_hash": sha256, "valid_starts": [0], "valid_ends": [NUM_STEPS]},
-            "traces": [
-                {"camera": "top", "content_hash": sha256, "trace": trace_of(np.ones(NUM_STEPS)).to_bytes()}
-            ],
-        },
-    )
+    trace = trace_of(np.ones(NUM_STEPS)).to_bytes()
+    upstream = {
+        "recordings": {"task": "reach", "success": True, "facts": json.dumps({"texts": texts})},
+        "episodes": {"content_hash": sha256, "valid_starts": [0], "valid_ends": [NUM_STEPS]},
+        "traces": [{"camera": "top", "content_hash": sha256, "trace": trace}],
+    }
+    row = row_of(source, tmp_path / "lake", upstream=upstream)
     place = Path(row.episode_uri(sha256))
     place.parent.mkdir(parents=True)
     shutil.copy(path, place)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from label_samples import START_NS, arm_view, reaches
+from label_samples import arm_view, reaches
+from row_samples import START_NS
 
 from dyna_assets.labels import LABELLERS, annotate
 from dyna_assets.labels.options import LabelOptions

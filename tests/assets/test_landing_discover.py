@@ -9,7 +9,7 @@ import pytest
 from recordings import write_aloha, write_lerobot_v21, write_mcap, write_text
 from unprivileged import as_nobody, open_folder
 
-from dyna_assets.landing.discover import FoundUpload, find_uploads
+from dyna_assets.landing.discover import FoundUpload, list_uploads
 from dyna_assets.landing.recording import RecordingRef
 from dyna_assets.landing.sources import reader_named
 from dyna_assets.landing.upload import commit_upload
@@ -23,9 +23,10 @@ def look(
     root: Path, *, reader: str = "aloha_hdf5", quiet_s: float | None = None, **options: int
 ) -> list[FoundUpload]:
     fs, path = open_store(root)
-    return find_uploads(
+    found = list_uploads(
         fs, path, quiet_period_s=quiet_s, now_ns=NOW_NS, reader=reader_named(reader), **options
     )
+    return [upload.read() for upload in found]
 
 
 def states(found: list[FoundUpload]) -> dict[str, str]:

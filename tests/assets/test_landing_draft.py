@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from recordings import write_aloha, write_lerobot_v21, write_lerobot_v30, write_mcap, write_text
 from tf_records import episode, example, write_records
 
+from dyna_assets.derive import DerivedRole
 from dyna_assets.errors import RecordingError
 from dyna_assets.labels.options import LabelOptions
 from dyna_assets.landing.draft import Draft, draft_source
 from dyna_assets.landing.profile import (
     ActionRole,
     CameraRole,
-    DerivedRole,
     Grid,
     SourceProfile,
     TopicRole,

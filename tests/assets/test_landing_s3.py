@@ -16,7 +16,7 @@ from recordings import write_aloha, write_lerobot_v21, write_lerobot_v30, write_
 from tf_records import episode, example, write_records
 
 from dyna_assets.errors import UploadError
-from dyna_assets.landing.discover import find_uploads
+from dyna_assets.landing.discover import list_uploads
 from dyna_assets.landing.draft import draft_source
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.sources import READERS, detect, reader_named
@@ -56,10 +56,10 @@ def put(folder: Folder, root: Path) -> None:
 
 
 def look(folder: Folder, reader: str, quiet_s: float | None = None) -> dict[str, str]:
-    found = find_uploads(
+    found = list_uploads(
         folder.fs, folder.path, quiet_period_s=quiet_s, now_ns=LATER_NS, reader=reader_named(reader)
     )
-    return {upload.name: upload.state for upload in found}
+    return {upload.name: upload.read().state for upload in found}
 
 
 def test_an_upload_is_seen_once_its_marker_is_there_and_verifies(bucket: Folder, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_young_upload_without_marker_is_still_arriving(bucket: Folder, tmp_pat
     write_mcap(tmp_path / "run1/a.mcap", 1)
     put(bucket, tmp_path)
     assert look(bucket, "mcap", quiet_s=10) == {"run1": "ready"}
-    (upload,) = find_uploads(
+    (upload,) = list_uploads(
         bucket.fs,
         bucket.path,
         quiet_period_s=10,

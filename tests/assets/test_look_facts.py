@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from page_samples import START_NS, trace
 
 from dyna_assets.look.facts import EpisodeRows, badness, facts_of, outcome_of
-from dyna_assets.look.limits import limits_by, limits_of_sources
 from dyna_assets.quality.evidence import evidence_row
-from dyna_assets.quality.policy import DEFAULT, judge
+from dyna_assets.quality.policy import DEFAULT, judge, limits_by, limits_in_force
 from dyna_assets.quality.registry import CHECKS, Gate, Limits, Measured
 
 LIMITS = limits_by(DEFAULT, {})
@@ -47,7 +46,7 @@ def rows_of(
         judged(gate, found) for gate, found in (("before", before), ("after", after)) if found is not None
     ]
     about = {"shard": 3, "robot": "bimanual", "task": "fold", "raw_bytes": 9}
-    recording = {**about, "start_ns": START_NS, "duration_s": 2.5, "success": True, "evidence": "{}"}
+    recording = {**about, "start_ns": START_NS, "duration_s": 2.5, "success": True, "facts": "{}"}
     episode = {
         **about,
         "start_ns": START_NS + 250_000_000,
@@ -150,8 +149,8 @@ def test_traces_of_an_older_file_are_left_out():
 
 
 def test_topics_are_those_the_probe_met_and_those_it_missed():
-    evidence = {"topics": {"/top": {"num_messages": 3}}, "missing": {"/arm": {"reason": "not there"}}}
-    recording = {"start_ns": 0, "success": None, "evidence": json.dumps(evidence)}
+    facts = {"topics": {"/top": {"num_messages": 3}}, "missing": {"/arm": {"reason": "not there"}}}
+    recording = {"start_ns": 0, "success": None, "facts": json.dumps(facts)}
     facts = facts_of(17, "lab", "a/b", rows_of({}, None, recording=recording, episode=None), LIMITS)
     assert facts.topics == {"/top": {"num_messages": 3}, "/arm": {"reason": "not there"}}
 
@@ -177,5 +176,5 @@ def test_episodes_rank_by_outcome_then_number_of_failing_checks_then_distance(le
 
 
 def test_a_source_that_is_described_no_more_is_held_against_the_policy():
-    limits_of = limits_of_sources(DEFAULT, {})
+    limits_of = limits_in_force(None, {})
     assert limits_of("gone")["camera.dark"] == CHECKS["camera.dark"].limits

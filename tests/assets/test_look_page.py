@@ -103,6 +103,13 @@ def test_more_findings_than_fit_are_counted():
     assert draw_verdicts(many).height == draw_verdicts(few).height + 20
 
 
+def test_a_note_that_is_longer_than_its_line_takes_two():
+    short = draw_verdicts(facts(findings=(DARK,)))
+    long = draw_verdicts(facts(findings=(replace(DARK, note="its cap is on, " * 15),)))
+    assert short.height < long.height < short.height + 20
+    assert near(long, (PAGE_WIDTH - 4, 8), PAPER)
+
+
 def test_marks_differ_in_shape_without_their_colours():
     shapes = []
     for outcome in LOOKS:
@@ -207,9 +214,11 @@ def test_the_clocks_are_a_table_with_an_empty_cell_for_what_is_not_known():
         "rate_hz": 99.987,
         "jitter_s": 0.0021,
         "max_gap_s": 0.0664,
-        "drop_share": 0.012,
+        "lost_share": 0.012,
     }
     assert clock_cells(known) == ["1,277", "99.99", "2.10", "", "0.066", "1.2"]
+    assert clock_cells({**known, "lost_share": None})[-1] == ""
+    assert clock_cells({"drift_ppm": -0.2})[3] == "+0"
 
 
 def test_a_row_without_a_file_has_a_page_with_its_reason_and_its_clocks():

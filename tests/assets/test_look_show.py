@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -20,10 +21,9 @@ from dyna_assets.home import Home
 from dyna_assets.look.badge import LOOKS
 from dyna_assets.look.find import find_episode
 from dyna_assets.look.gather import page_facts, shard_facts
-from dyna_assets.look.limits import limits_of_sources
 from dyna_assets.look.show import episode_page, shard_page
 from dyna_assets.profiles import profile_named
-from dyna_assets.quality.policy import DEFAULT
+from dyna_assets.quality.policy import limits_in_force
 from dyna_assets.shard_session import open_shard
 from dyna_train.errors import BadInput
 
@@ -62,7 +62,7 @@ def outcome_of(house: House, text: str) -> str:
 def test_the_page_of_a_black_camera_rejects_and_says_so_in_numbers(shown):
     workspace = shown.workspace
     number = find_episode(workspace.warehouse, "black_camera")
-    facts = page_facts(workspace.warehouse, number, limits_of_sources(DEFAULT, workspace.sources()))
+    facts = page_facts(workspace.warehouse, number, limits_in_force(None, workspace.sources()))
     assert facts.findings[0].check == "camera.dark" and facts.findings[0].severity == "reject"
     assert facts.findings[0].value < facts.findings[0].limit
     assert facts.content_hash and set(facts.traces) and facts.num_checked > 20
@@ -73,7 +73,7 @@ def test_the_page_of_a_black_camera_rejects_and_says_so_in_numbers(shown):
 def test_an_upload_that_could_not_be_read_has_a_page_with_its_reason(shown):
     workspace = shown.workspace
     number = find_episode(workspace.warehouse, "truncated_file")
-    facts = page_facts(workspace.warehouse, number, limits_of_sources(DEFAULT, workspace.sources()))
+    facts = page_facts(workspace.warehouse, number, limits_in_force(None, workspace.sources()))
     assert facts.content_hash == "" and "cut while being recorded" in facts.headline
     assert outcome_of(shown, "truncated_file") == "reject"
     assert page_of(shown, "truncated_file").height < 300
@@ -81,7 +81,7 @@ def test_an_upload_that_could_not_be_read_has_a_page_with_its_reason(shown):
 
 def test_the_worst_episodes_of_the_shard_come_first(shown):
     workspace = shown.workspace
-    limits_of = limits_of_sources(DEFAULT, workspace.sources())
+    limits_of = limits_in_force(None, workspace.sources())
     facts = shard_facts(workspace.warehouse, 0, limits_of, most=2)
     assert facts.num_rows == sum(facts.outcomes.values()) == 2
     assert {one.outcome for one in facts.worst} == {"reject"} and facts.worst[0].findings
@@ -97,7 +97,7 @@ def test_a_shard_that_is_none_is_refused_and_one_without_episodes_has_a_page(sho
 
 def test_an_episode_that_no_step_has_met_is_refused(shown):
     with pytest.raises(CurationError, match=r"no episode 99: no step has met it"):
-        page_facts(shown.workspace.warehouse, 99, limits_of_sources(DEFAULT, {}))
+        page_facts(shown.workspace.warehouse, 99, limits_in_force(None, {}))
 
 
 def test_a_file_that_is_gone_stands_on_the_page_of_its_episode(shown):
@@ -124,6 +124,19 @@ def test_the_command_writes_pages_of_episodes_and_shards(shown, tmp_path, monkey
         assert done.exit_code == 0 and name in done.stdout.replace("\n", "")
         with Image.open(tmp_path / name) as picture:
             assert (picture.format, picture.width) == (form, 1440)
+
+
+def test_the_command_writes_into_no_folder_that_is_not_there_and_over_none_that_is(tmp_path):
+    (tmp_path / "dir.png").mkdir()
+    for out, message in (
+        (tmp_path / "no/such/page.png", rf"there is no folder {tmp_path}/no/such; make it"),
+        (tmp_path / "dir.png", r"dir\.png: a folder; name a file in it, for example .*dir\.png/NAME"),
+        (tmp_path, "a folder; name a file in it"),
+        (tmp_path / "page", r"expected a name that ends in \.png, \.jpg, \.jpeg, found ''"),
+    ):
+        done = CliRunner().invoke(APP, ["black_camera", "--out", str(out)])
+        assert isinstance(done.exception, BadInput) and re.search(message, str(done.exception))
+    assert [path.name for path in tmp_path.rglob("*")] == ["dir.png"]
 
 
 @pytest.mark.parametrize("asked", [[], ["black_camera", "--shard", "shard-000000"]])

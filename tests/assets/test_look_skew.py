@@ -41,6 +41,12 @@ def test_one_frame_period_is_marked_on_either_side_and_named():
         assert (label < 150).sum() > 10
 
 
+def test_where_periods_are_too_near_to_each_other_the_ends_are_named() -> None:
+    picture = draw_histogram(skew_bins(np.array([0.0, 6 * PERIOD_MS]), PERIOD_MS))
+    words = np.asarray(picture.crop((0, 62, WIDTH // 2 + 90, HEIGHT)).convert("L")) < 150
+    assert words[:, :40].any() and not words[:, 60:90].any() and words[:, 95:105].any()
+
+
 def test_the_grid_time_is_a_dark_line_from_top_to_bottom():
     picture = draw_histogram(skew_bins(np.full(60, -20.0), PERIOD_MS))
     assert all(near(picture, (WIDTH / 2, y), INK) for y in range(18, 58))

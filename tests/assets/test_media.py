@@ -11,6 +11,7 @@ import av
 import pytest
 from page_samples import CAMERAS, NUM_STEPS, RATE_HZ, START_NS, header, near, noise, trace, write_episode
 from PIL import Image
+from row_samples import row_of
 
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.look.badge import LOOKS
@@ -19,9 +20,8 @@ from dyna_assets.look.sheet import MAX_BYTES
 from dyna_assets.quality.evidence import evidence_row
 from dyna_assets.quality.policy import Policy
 from dyna_assets.quality.registry import Limits, Measured
-from dyna_assets.settings import Settings
+from dyna_assets.steps.attempt import attempt
 from dyna_assets.steps.media import PAGE_BYTES, THUMBNAIL_BYTES, make_media, page_of
-from dyna_assets.steps.work import Row
 from dyna_train.episode.address import episode_path
 from dyna_train.episode.tracks import CameraTrack
 from dyna_train.errors import CorruptEpisode
@@ -43,7 +43,7 @@ def upstream(level: float = 200.0, cameras=CAMERAS) -> dict[str, Any]:
     dark = {"camera.dark": [Measured("wrist", level, "wrist is dark", ((0.5, 1.0),))]}
     about = {"start_ns": START_NS, "duration_s": 2.0, "robot": "bimanual", "task": "fold", "shard": 12}
     return {
-        "recordings": {**about, "success": True, "evidence": "{}", "raw_bytes": 5},
+        "recordings": {**about, "success": True, "facts": "{}", "raw_bytes": 5},
         "episodes": {
             **about,
             "content_hash": HASH,
@@ -59,31 +59,11 @@ def upstream(level: float = 200.0, cameras=CAMERAS) -> dict[str, Any]:
     }
 
 
-def row_of(lake: Path, **changed: Any) -> Row:
-    row = Row(
-        episode_id=17,
-        name="upload_3/take_12",
-        recording_name="take_12",
-        files=(),
-        size_bytes=5,
-        upload_name="upload_3",
-        upload_uri="",
-        upload_problem="",
-        marker=None,
-        source=SOURCE,
-        shard_key="shard-000012",
-        settings=Settings.model_validate({"lake": str(lake)}),
-        pipeline_version="test",
-        upstream=upstream(),
-    )
-    return replace(row, **changed)
-
-
 @pytest.fixture
 def row(tmp_path):
     """A row whose episode file lies in its lake."""
     write_episode(tmp_path / "lake" / episode_path("shard-000012", 17, HASH))
-    return row_of(tmp_path / "lake")
+    return row_of(SOURCE, tmp_path / "lake", episode_id=17, upstream=upstream())
 
 
 def media_files(lake: str) -> list[str]:
@@ -99,7 +79,7 @@ def test_every_kind_lies_in_the_lake_as_its_row_says(row):
         assert made["path"] == media_path("shard-000012", 17, HASH, kind)
         assert Path(row.settings.lake, made["path"]).stat().st_size == made["size_bytes"] > 0
     assert media_files(row.settings.lake) == sorted(made["path"] for made in rows.values())
-    assert rows["page"]["path"] == "media/shard-000012/17-0123456789abcdef/page-1.png"
+    assert rows["page"]["path"] == "media/shard-000012/17-0123456789abcdef/page-2.png"
 
 
 def test_pictures_keep_their_sizes_and_formats(row):
@@ -117,7 +97,7 @@ def test_a_noisy_episode_of_many_cameras_keeps_the_limits(tmp_path):
     cameras = [CameraTrack(f"camera_{number}", 160, 120) for number in range(9)]
     path = tmp_path / "lake" / episode_path("shard-000012", 17, HASH)
     write_episode(path, header(cameras, (), num_steps=7), paint=noise)
-    noisy = row_of(tmp_path / "lake", upstream=upstream(cameras=()))
+    noisy = row_of(SOURCE, tmp_path / "lake", episode_id=17, upstream=upstream(cameras=()))
     sizes = {made["kind"]: made["size_bytes"] for made in make_media(noisy).rows["media"]}
     assert (
         sizes["thumbnail"] <= THUMBNAIL_BYTES and sizes["page"] <= PAGE_BYTES and sizes["sheet"] <= MAX_BYTES
@@ -158,14 +138,27 @@ def test_a_damaged_file_makes_no_medium_at_all(row):
     assert media_files(row.settings.lake) == []
 
 
+def test_where_the_lake_refuses_the_second_medium_no_row_names_the_first_and_a_retry_makes_all(row):
+    second = Path(row.settings.lake, media_path("shard-000012", 17, HASH, list(KINDS)[1]))
+    second.mkdir(parents=True)
+    result = attempt("media", row)
+    assert (result.status, dict(result.rows)) == ("error", {})
+    assert "a folder; name a file to write" in result.reason
+    assert len(media_files(row.settings.lake)) == 1  # whole, under the name that the retry gives it again
+    second.rmdir()
+    made = attempt("media", row).rows["media"]
+    assert media_files(row.settings.lake) == sorted(one["path"] for one in made) and len(made) == len(KINDS)
+
+
 def test_an_episode_without_cameras_has_media_too(tmp_path):
     write_episode(tmp_path / "lake" / episode_path("shard-000012", 17, HASH), header(cameras=()))
-    rows = make_media(row_of(tmp_path / "lake", upstream=upstream(cameras=()))).rows["media"]
+    row = row_of(SOURCE, tmp_path / "lake", episode_id=17, upstream=upstream(cameras=()))
+    rows = make_media(row).rows["media"]
     assert {made["kind"] for made in rows} == set(KINDS)
     thumbnail = next(made for made in rows if made["kind"] == "thumbnail")
     assert Image.open(io.BytesIO(Path(tmp_path, "lake", thumbnail["path"]).read_bytes())).width == 320
 
 
 def test_a_version_stands_in_the_name_and_in_the_stamp():
-    assert media_versions() == {"thumbnail": 1, "sheet": 1, "preview": 1, "page": 1}
+    assert media_versions() == {"thumbnail": 1, "sheet": 1, "preview": 1, "page": 2}
     assert media_path("shard-000012", 17, HASH, "preview").endswith("/preview-1.mp4")

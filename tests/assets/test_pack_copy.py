@@ -12,6 +12,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+import row_samples
 from mcap.reader import make_reader
 from numpy.typing import NDArray
 from recordings import (
@@ -31,7 +32,6 @@ from recordings import (
 from dyna_assets.landing.profile import ActionRole, CameraRole, Encoding, Grid, SourceProfile, VectorRole
 from dyna_assets.landing.recording import CodedRecording, Folder
 from dyna_assets.landing.sources import reader_named
-from dyna_assets.settings import Settings
 from dyna_assets.steps.attempt import attempt
 from dyna_assets.steps.probe import probe
 from dyna_assets.steps.readback import read_back
@@ -100,21 +100,8 @@ def row_of(
         actions=(ActionRole(name="arm", topic="action"),),
         encoding=Encoding(**encoding),
     )
-    row = Row(
-        episode_id=7,
-        name=ref.name,
-        recording_name=ref.name,
-        files=ref.files,
-        size_bytes=1,
-        upload_name="set",
-        upload_uri=str(root),
-        upload_problem="",
-        marker=None,
-        source=source,
-        shard_key="000000",
-        settings=Settings(lake=str(root.parent / "lake")),
-        pipeline_version="0",
-    )
+    about = {"name": ref.name, "recording_name": ref.name, "files": ref.files, "upload_uri": str(root)}
+    row = row_samples.row_of(source, root.parent / "lake", **about)
     (found,) = probe(row).rows["recordings"]
     return replace(row, upstream={"recordings": found})
 

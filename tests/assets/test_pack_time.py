@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from mcap_samples import Sample, foxglove_sample, foxglove_time, json_sample, json_time, write_samples
 from PIL import Image
 from recordings import T0_NS, still
+from row_samples import row_of
 
 from dyna_assets.landing.profile import SourceProfile
-from dyna_assets.settings import Settings
 from dyna_assets.steps.attempt import attempt
 from dyna_assets.steps.frames import runs_of
 from dyna_assets.steps.work import Row, StepResult
@@ -60,11 +60,8 @@ def packed(root: Path, **source: Any) -> tuple[Row, StepResult, Episode]:
         "states": [{"name": "arm", "topic": "/arm", "units": "rad"}],
         **source,
     }
-    row = Row(
-        episode_id=7, name="a", recording_name="a", files=("a.mcap",), size_bytes=1, upload_name="set",
-        upload_uri=str(root), upload_problem="", marker=None, source=SourceProfile.model_validate(profile),
-        shard_key="000000", settings=Settings(lake=str(root.parent / "lake")), pipeline_version="0",
-    )  # fmt: skip
+    about = {"name": "a", "recording_name": "a", "files": ("a.mcap",), "upload_uri": str(root)}
+    row = row_of(SourceProfile.model_validate(profile), root.parent / "lake", **about)
     probed = attempt("recordings", row)
     assert probed.status == "ok", probed.reason
     row = replace(row, upstream={"recordings": probed.rows["recordings"][0]})
@@ -198,8 +195,8 @@ def test_the_header_says_how_each_topic_came_onto_the_grid(tmp_path: Path) -> No
     with episode:
         versions = episode.header.versions
     assert versions["grid"] == "uniform"
-    assert versions["align.top"] == "causal, latency 0 ms"
-    assert versions["align.arm"] == "interpolate, latency 5 ms"
+    assert versions["align.camera/top"] == "causal, latency 0 ms"
+    assert versions["align.state/arm"] == "interpolate, latency 5 ms"
 
 
 @given(frames=st.lists(st.integers(-1, 5), min_size=1, max_size=30))

@@ -49,7 +49,8 @@ def test_what_is_planted_here_are_faults_of_the_recorder() -> None:
 
 def test_each_planted_fault_is_found_named_and_costs_nothing_else(house: House, clean: int) -> None:
     faults = [*EXPECTED, *QUARANTINED, *WARNED]
-    house.simulate(clean + len(faults), faults=faults)
+    house.simulate(clean)
+    house.simulate(len(faults), start=clean, seconds=2.5, faults=faults)
     done = drain(house.workspace, house.instance, house.definitions, "ingest_batch")
     assert not done.failed
     refused = {row.name: row.reason for row in rejections(house.workspace.warehouse)}
@@ -119,30 +120,27 @@ def test_a_broken_source_stops_no_other(house: House) -> None:
     assert house.curate(where="source = 'good'").totals.num_rows == 2
 
 
-def test_a_source_whose_folder_or_description_is_gone_stops_no_other(house: House) -> None:
-    house.simulate(1, source="gone")
-    house.simulate(1, source="undescribed")
-    house.simulate(1, source="good")
-    house.run()
-    shutil.rmtree(house.landing / "gone")
-    (house.workspace.home.sources / "undescribed.toml").unlink()
-    house.simulate(1, source="good", start=1)
-    done = house.run()
+def test_a_source_whose_folder_or_description_is_gone_stops_no_other(full_house: House) -> None:
+    full_house.simulate(1, source="gone")
+    full_house.simulate(1, source="undescribed")
+    full_house.run()
+    shutil.rmtree(full_house.landing / "gone")
+    (full_house.workspace.home.sources / "undescribed.toml").unlink()
+    full_house.simulate(1, start=3)
+    done = full_house.run()
     assert re.search(r"landing folder .*gone does not exist", done.registration.unreachable["gone"])
-    house.run("ingest_batch")
-    assert house.curate(where="source = 'good'").totals.num_rows == 2
+    full_house.run("ingest_batch")
+    assert full_house.curate(where="source = 'sim'").totals.num_rows == 3
 
 
-def test_a_half_written_upload_is_never_read(house: House, tmp_path: Path) -> None:
-    house.simulate(1)
-    house.run()
-    before = house.stamps()
-    arriving = house.landing / "sim" / "half"
-    shutil.copytree(next((house.landing / "sim").glob("sim-*")), arriving)
+def test_a_half_written_upload_is_never_read(full_house: House) -> None:
+    before = full_house.stamps()
+    arriving = full_house.landing / "sim" / "half"
+    shutil.copytree(next((full_house.landing / "sim").glob("sim-*")), arriving)
     (arriving / "upload.json").unlink()
-    done = house.run()
+    done = full_house.run()
     assert [name for name in done.registration.ignored if "half" in name]
-    assert house.stamps() == before
+    assert full_house.stamps() == before
 
 
 def test_landed_files_are_never_changed(house: House) -> None:
@@ -159,11 +157,10 @@ def test_landed_files_are_never_changed(house: House) -> None:
     assert before == after
 
 
-def test_an_upload_replaced_after_it_was_registered_is_quarantined_with_its_rows(house: House) -> None:
-    house.simulate(2)
-    house.run()
+def test_an_upload_replaced_after_it_was_registered_is_quarantined_with_its_rows(full_house: House) -> None:
+    house = full_house
     objects = house.objects()
-    first, second = sorted((house.landing / "sim").iterdir())
+    first, second, _ = sorted((house.landing / "sim").iterdir())
     kept = {path.name: path.read_bytes() for path in first.iterdir()}
     replace_files(first, {path.name: path.read_bytes() for path in second.iterdir()})
     done = house.run()
@@ -195,40 +192,35 @@ def test_an_upload_that_its_reader_refused_gets_a_second_look_from_another_reade
     assert house.curate().totals.num_rows == 1
 
 
-def test_a_file_that_no_gate_has_seen_is_in_no_manifest(house: House) -> None:
-    house.simulate(2)
-    house.run()
-    house.edit_source("sim", 'quality = "default"', 'quality = "train"')
-    shard = house.workspace.catalog.shard("shard-000000")
+def test_a_file_that_no_gate_has_seen_is_in_no_manifest(full_house: House) -> None:
+    full_house.edit_source("sim", 'quality = "default"', 'quality = "train"')
+    shard = full_house.workspace.catalog.shard("shard-000000")
     assert shard is not None
-    with open_shard(house.workspace, shard.key, profile_named("reprocess"), run_id="killed") as run:
+    with open_shard(full_house.workspace, shard.key, profile_named("reprocess"), run_id="killed") as run:
         assert run is not None
         run.run("episodes")  # and the run is killed before the gate after
-    with pytest.raises(CurationError, match=r"selects 0 of 2 episodes \(0 of them passed the gates\)"):
-        house.curate()
-    house.run("reprocess")
-    assert house.curate().totals.num_rows == 2
+    with pytest.raises(CurationError, match=r"selects 0 of 3 episodes \(0 of them passed the gates\)"):
+        full_house.curate()
+    full_house.run("reprocess")
+    assert full_house.curate().totals.num_rows == 2
 
 
-def test_a_run_that_does_not_do_every_step_leaves_new_rows_due(house: House) -> None:
-    house.simulate(1)
-    house.run()
-    house.simulate(1, start=1)
-    with_new = drain(house.workspace, house.instance, house.definitions, "reprocess")
-    assert not with_new.failed
-    (shard,) = house.workspace.catalog.due_shards()
+def test_a_run_that_does_not_do_every_step_leaves_new_rows_due(full_house: House) -> None:
+    before = full_house.objects()
+    full_house.simulate(1, start=3)
+    full_house.run("reprocess")
+    (shard,) = full_house.workspace.catalog.due_shards()
     assert shard.attempts == 0  # a run that cannot settle a shard is no failed attempt at it
-    house.run()
-    assert len(house.objects()) == 2
+    full_house.run()
+    assert len(full_house.objects()) == len(before) + 1
 
 
-def test_a_missing_old_file_costs_its_row_and_not_the_shard(house: House) -> None:
-    house.simulate(2)
-    house.run()
-    next(Path(house.workspace.lake).rglob("1-*.mcap")).unlink()
-    house.simulate(1, start=2)
-    house.run()
-    assert len(house.objects()) == 2
+def test_a_missing_old_file_costs_its_row_and_not_the_shard(full_house: House) -> None:
+    before = full_house.objects()
+    next(Path(full_house.workspace.lake).rglob("1-*.mcap")).unlink()
+    full_house.simulate(1, start=3)
+    full_house.run()
+    assert len(full_house.objects()) == len(before)
 
 
 def test_a_step_that_failed_half_way_is_done_again_with_its_data(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import boto3
-import dagster as dg
 import pytest
 from moto.server import ThreadedMotoServer
 from path_house import House, open_house, tick
@@ -22,7 +21,7 @@ from dyna_train.window import WindowSpec
 BUCKET = "robots"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def endpoint() -> Iterator[str]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
@@ -32,11 +31,10 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def s3_house(home: Home, postgres_url: str, endpoint: str, request: pytest.FixtureRequest) -> Iterator[House]:
+def s3_house(home: Home, postgres_url: str, endpoint: str) -> Iterator[House]:
     keys = {"aws_access_key_id": "key", "aws_secret_access_key": "secret", "region_name": "us-east-1"}
-    bucket = f"{BUCKET}-{request.node.name.replace('_', '-')[:40].strip('-').lower()}"
-    boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket=bucket)
-    lines = [f'lake = "s3://{bucket}/lake"', "workers = 1", "[s3]", f'endpoint_url = "{endpoint}"']
+    boto3.client("s3", endpoint_url=endpoint, **keys).create_bucket(Bucket=BUCKET)
+    lines = [f'lake = "s3://{BUCKET}/lake"', "workers = 1", "[s3]", f'endpoint_url = "{endpoint}"']
     lines += [f"{name} = {json.dumps(value)}" for name, value in keys.items()]
     with open_house(home, postgres_url, settings=lines) as house:
         yield house
@@ -51,10 +49,11 @@ def upload(house: House, local: Path, landing: str) -> None:
 
 
 def test_uploads_in_a_bucket_become_batches(s3_house: House, tmp_path: Path) -> None:
-    record_uploads(tmp_path / "local", 3, seconds=2.5, size=(96, 128), faults=["bad_checksum"])
+    record_uploads(tmp_path / "local", 3, seconds=1.0, size=(96, 128), faults=["bad_checksum"])
     landing = s3_house.workspace.lake.replace("/lake", "/landing")
     upload(s3_house, tmp_path / "local", landing)
     s3_house.add("sim", landing)
+    assert [request.partition_key for request in tick(s3_house).run_requests or []] == ["shard-000000"]
     s3_house.run()
     assert [row.name for row in s3_house.workspace.catalog.quarantined()] == ["sim-0-000002-bad_checksum"]
     made = s3_house.curate(where="source = 'sim'")
@@ -74,41 +73,3 @@ def test_uploads_in_a_bucket_become_batches(s3_house: House, tmp_path: Path) -> 
         manifest, WindowSpec(frames=(0,), state=(0,), action=(0,)), root=str(tmp_path / "node")
     )
     assert dataset[0]["frames"].float().std() > 5
-
-
-def test_the_sensor_requests_one_run_per_shard_and_asks_nothing_while_it_waits(
-    s3_house: House, tmp_path: Path
-) -> None:
-    record_uploads(tmp_path / "local", 3, seconds=1.5, size=(96, 128))
-    landing = s3_house.workspace.lake.replace("/lake", "/landing")
-    upload(s3_house, tmp_path / "local", landing)
-    s3_house.add("sim", landing)
-    first = tick(s3_house)
-    assert [request.partition_key for request in first.run_requests or []] == ["shard-000000"]
-    (block,) = first.dynamic_partitions_requests or []
-    assert len(block.partition_keys) == 1000
-    second = tick(s3_house, first.cursor)
-    assert second.cursor == first.cursor
-    # level-triggered: nobody ran the shard, so it is asked for again under the same key, which Dagster drops
-    assert [request.run_key for request in second.run_requests or []] == [
-        request.run_key for request in first.run_requests or []
-    ]
-    s3_house.run()
-    third = tick(s3_house, second.cursor)
-    assert not third.run_requests
-    assert third.skip_reason == dg.SkipReason("nothing to do")
-
-
-def test_a_shard_whose_run_has_not_started_is_not_asked_for_twice(house: House) -> None:
-    house.simulate(1)
-    first = tick(house)
-    assert first.run_requests
-    job = house.definitions.resolve_job_def("ingest_online")
-    house.instance.add_dynamic_partitions("shards", ["shard-000000"])
-    run = house.instance.create_run_for_job(
-        job, tags={"dagster/partition": "shard-000000"}, status=dg.DagsterRunStatus.NOT_STARTED
-    )
-    second = tick(house, first.cursor)
-    assert not second.run_requests
-    house.instance.delete_run(run.run_id)
-    assert tick(house, second.cursor).run_requests

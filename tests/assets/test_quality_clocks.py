@@ -227,6 +227,17 @@ def test_a_camera_that_loses_a_fifth_of_its_frames_warns_and_one_that_loses_a_tw
     assert worst(found_in(good().only(TOP, rare)), "camera.drops").value == pytest.approx(0.8, abs=0.05)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_camera_that_shakes_loses_no_frames_and_one_that_also_loses_them_warns(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    late_ns = rng.normal(0, 6e6, 300).astype(np.int64)
+    shaken = good().at(TOP, lambda times_N: np.sort(times_N + late_ns))
+    assert worst(found_in(shaken), "camera.drops").value == 0
+    lossy = worst(found_in(shaken.only(TOP, rng.random(300) >= 0.3)), "camera.drops")
+    assert lossy.value == pytest.approx(0.3, abs=0.06)
+    assert re.search(r"/top: \d+% of the frames of a (30|29\.99|30\.01) Hz camera are missing", lossy.note)
+
+
 def test_a_slow_camera_is_no_camera_that_loses_frames() -> None:
     slow = good().only(TOP, np.arange(300) % 3 == 0)
     assert worst(found_in(slow), "camera.drops").value == pytest.approx(0, abs=1e-6)

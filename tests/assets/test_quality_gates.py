@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from picture_samples import exposed, film, scene
 from quality_samples import beyond, worst
+from row_samples import header
 
 from dyna_assets.quality import measure
 from dyna_assets.quality.registry import Measured
 from dyna_assets.quality.trace import CameraEye, CameraTrace
 from dyna_assets.steps.readback import NUM_GOPS, facts_after, read_back
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import VIDEO_GROUP, EpisodeHeader, grid_times_ns
+from dyna_train.episode.profile import VIDEO_GROUP, grid_times_ns
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.tracks import CameraTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeWriter
@@ -33,17 +34,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CameraTrace]:
 
 
 def write(path: Path, *, skipped: range = range(0)) -> CameraTrace:
-    header = EpisodeHeader(
-        1, "lab", "take", "", "", None, 0, RATE_HZ, STEPS,
-        (CameraTrack(name="top", width=128, height=96),),
-        (VectorTrack(name="arm", role="state", names=("joint",), units=("rad",)),), {}, {},
-    )  # fmt: skip
+    arm = VectorTrack(name="arm", role="state", names=("joint",), units=("rad",))
+    described = header(STEPS, [arm], [CameraTrack("top", 128, 96)], start_ns=0, rate_hz=RATE_HZ)
     grid_T = grid_times_ns(0, RATE_HZ, STEPS)
     arm_T1 = np.sin(np.arange(STEPS, dtype=np.float32) / 10)[:, None]
     eye, layout = CameraEye(STEPS), EpisodeLayout(gop=GOP, gops_per_chunk=1, steps_per_block=30)
     vectors, watch = {"/state/arm": (arm_T1, grid_T)}, {"top": eye.see}
     with EpisodeWriter.create(
-        path, header, layout, quality=Quality(20), vectors=vectors, watch=watch
+        path, described, layout, quality=Quality(20), vectors=vectors, watch=watch
     ) as writer:
         for step, frame in enumerate(film(lambda step: exposed(scene(step), step), STEPS)):
             if step in skipped:

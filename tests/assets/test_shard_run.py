@@ -98,7 +98,7 @@ def test_a_step_is_given_the_row_that_its_stamp_is_about_and_not_a_newer_one_of_
     with run_of(landed) as run:
         run.run("recordings")
         seq = run.catalog.next_seq("shard-000000")
-        killed = {"episode_id": 1, "source": "sim", "evidence": "not even JSON"}
+        killed = {"episode_id": 1, "source": "sim", "facts": "not even JSON"}
         run.warehouse.append(RECORDINGS, 0, seq, [killed], run_id="killed")
         assert run.run("gate_before").num_ok == 1
     assert landed.workspace.warehouse.pin(QC_EVIDENCE.name).num_rows == 1

@@ -9,10 +9,10 @@ import av
 import numpy as np
 import pytest
 from PIL import Image
+from row_samples import header
 
 from dyna_assets.look.sheet import MAX_BYTES, NUM_COLUMNS, TILE_WIDTH, contact_sheet
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import EpisodeHeader
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.tracks import CameraTrack
 from dyna_train.episode.writer import EpisodeWriter
@@ -24,10 +24,8 @@ LAYOUT = EpisodeLayout(gop=5, gops_per_chunk=1, steps_per_block=5)
 
 def write(path: Path, cameras: tuple[CameraTrack, ...], num_steps: int = NUM_STEPS) -> Path:
     """Frames as bright as their step x 20; camera `broken` has none after step 5."""
-    header = EpisodeHeader(
-        1, "lab", "take", "arm", "fold", None, 0, 10.0, num_steps, cameras, (), {}, {"before": "pass"}
-    )
-    with EpisodeWriter.create(path, header, LAYOUT, quality=Quality(18), vectors={}) as writer:
+    described = header(num_steps, cameras=cameras, start_ns=0, rate_hz=10.0)
+    with EpisodeWriter.create(path, described, LAYOUT, quality=Quality(18), vectors={}) as writer:
         for camera in cameras:
             for step in range(num_steps):
                 if camera.name == "broken" and step > 5:

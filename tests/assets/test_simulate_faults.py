@@ -75,13 +75,9 @@ def test_all_the_faults_that_the_gates_are_tried_on_are_there_and_described() ->
 
 
 def test_an_unknown_fault_is_refused_with_the_nearest_and_all_valid_names() -> None:
-    with pytest.raises(
-        BadInput, match=r"unknown fault 'frozen_cam'; did you mean 'frozen_camera'\? .*bad_checksum, bl"
-    ):
+    with pytest.raises(BadInput, match=r"unknown fault 'frozen_cam'; did you mean 'frozen_camera'\?"):
         plant("frozen_cam", Path("x"))
-    with pytest.raises(
-        BadInput, match=r"unknown fault 'zzz'\. Faults that can be planted: bad_checksum, .*truncated_"
-    ):
+    with pytest.raises(BadInput, match=r"unknown fault 'zzz'; faults are bad_checksum, .*truncated_"):
         describe_fault("zzz")
 
 

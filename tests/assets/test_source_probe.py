@@ -154,6 +154,13 @@ def test_out_writes_a_new_file_and_never_another(tmp_path: Path) -> None:
     assert out.read_text() == written
 
 
+def test_out_in_a_folder_that_is_not_there_is_refused_before_anything_is_looked_at(tmp_path: Path) -> None:
+    done = probe(str(tmp_path / "absent"), "--out", str(tmp_path / "no/set.toml"))
+    assert isinstance(done.exception, BadInput)
+    assert re.search(r"no/set\.toml: there is no folder .*/no; make it", str(done.exception))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_brackets_in_names_are_no_markup(tmp_path: Path) -> None:
     write_text(tmp_path / "[bold]x", "x")
     write_mcap(tmp_path / "a.mcap", 3)

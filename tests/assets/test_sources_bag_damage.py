@@ -11,8 +11,8 @@ from bag_samples import metadata_of, write_bag, write_metadata, write_split_bag
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, Recording
-from dyna_assets.landing.sources import bag_storage
-from dyna_assets.landing.sources.rosbag2 import Rosbag2Reader
+from dyna_assets.landing.sources.rosbag2 import storage as bag_storage
+from dyna_assets.landing.sources.rosbag2.reader import Rosbag2Reader
 
 READER = Rosbag2Reader()
 

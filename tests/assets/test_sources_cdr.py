@@ -8,18 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recordings import MSG_COMPRESSED, MSG_FLOATS, MSG_IMAGE, MSG_JOINTS, encoded, painted, stamp
 
-from dyna_assets.landing.sources import cdr
-from dyna_assets.landing.sources.cdr_vectors import (
+from dyna_assets.landing.sources.messages import cdr
+from dyna_assets.landing.sources.messages.cdr_vectors import (
     CdrVectors,
     Layout,
     joint_layout,
-    joint_names,
     typed_layout,
 )
-from dyna_assets.landing.sources.message_file import RawTopic
-from dyna_assets.landing.sources.message_topics import BadMessage, Data, Unfit
-from dyna_assets.landing.sources.picture_messages import CodedPicture, RawPicture
-from dyna_assets.landing.sources.ros2_types import leaves_of, type_tree
+from dyna_assets.landing.sources.messages.file import RawTopic
+from dyna_assets.landing.sources.messages.pictures import CodedPicture, RawPicture
+from dyna_assets.landing.sources.messages.ros2_types import leaves_of, type_tree
+from dyna_assets.landing.sources.messages.topics import BadMessage, Data, Unfit
 
 finite = st.floats(-1e6, 1e6)
 
@@ -54,9 +53,8 @@ def test_joint_states_are_read_as_an_independent_writer_wrote_them(
         "effort": [],
     }
     data = encoded("sensor_msgs/msg/JointState", MSG_JOINTS, message)
-    layout = joint_layout(data)
-    block = CdrVectors(data, joint_layout, joint_names(layout)).block([data])
-    assert layout.shape.joints == tuple(names)
+    block = CdrVectors.of_joints(data).block([data])
+    assert joint_layout(data).shape.joints == tuple(names)
     assert {part: found[0].tolist() for part, found in block.values.items()} == {
         part: told for part, told in (("position", position), ("velocity", velocity)) if told
     }
@@ -69,8 +67,8 @@ def test_joint_states_that_measure_nothing_are_unfit() -> None:
         MSG_JOINTS,
         {"header": stamp(1), "name": ["a"], "position": [], "velocity": [], "effort": []},
     )
-    with pytest.raises(Unfit, match="JointState without any value"):
-        joint_names(joint_layout(data))
+    with pytest.raises(Unfit, match="joint states without any value"):
+        CdrVectors.of_joints(data)
 
 
 @given(frame=st.text(alphabet="abc/", max_size=9), payload=st.binary(max_size=40))

@@ -9,7 +9,7 @@ from hand_samples import frames_list, write_hand_video, write_lines
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, Recording
-from dyna_assets.landing.sources.hand_video import HandVideoReader
+from dyna_assets.landing.sources.hand_video.reader import HandVideoReader
 
 
 def opened(folder: Path) -> Recording:

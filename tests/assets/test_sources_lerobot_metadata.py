@@ -47,7 +47,7 @@ def test_dimension_names_in_every_form_that_occurs(
     change_info(root, features=features)
     with opened(root) as recording:
         assert recording.topics["observation.state"].names == expected
-        assert recording.meta.extra["notes"] == []
+        assert list(recording.meta.notes) == []
 
 
 def test_too_few_names_are_numbered_and_noted(tmp_path: Path) -> None:
@@ -55,9 +55,7 @@ def test_too_few_names_are_numbered_and_noted(tmp_path: Path) -> None:
     change_info(root, features={"observation.state": feature("float32", [3], ["a", "b"])})
     with opened(root) as recording:
         assert recording.topics["observation.state"].names == ("state_0", "state_1", "state_2")
-        assert recording.meta.extra["notes"] == [
-            "observation.state: 2 names for 3 dimensions, numbered instead"
-        ]
+        assert list(recording.meta.notes) == ["observation.state: 2 names for 3 dimensions, numbered instead"]
 
 
 def test_episodes_without_any_file_are_counted_not_listed(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def said(recording: Recording) -> list[tuple[str, str, float, float | None]]:
             text["time_ns"] / STEP_NS,
             None if text["end_ns"] is None else text["end_ns"] / STEP_NS,
         )
-        for text in recording.meta.extra["texts"]
+        for text in recording.meta.texts
     ]
 
 
@@ -94,7 +94,7 @@ def test_a_column_that_stands_twice_is_refused(tmp_path: Path) -> None:
     table = pq.read_table(root / DATA)
     write_table(root / DATA, table.append_column("action", table["action"]))
     with opened(root) as recording:
-        assert "column 'action' stands more than once" in recording.meta.extra["missing"]["action"]
+        assert "column 'action' stands more than once" in recording.meta.missing["action"]
 
 
 def test_counters_rewards_and_numbers_of_texts_are_drafted_as_no_role(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_picture_outside_the_data_set_is_never_read(tmp_path: Path) -> None:
         features: Any = lerobot_info("v2.1", 10)["features"]
         change_info(root, features={**features, "wrist": feature("image", [48, 64, 3])})
         with opened(root) as recording:
-            assert "outside the data set; copy it into" in recording.meta.extra["missing"]["wrist"]
+            assert "outside the data set; copy it into" in recording.meta.missing["wrist"]
 
 
 def test_a_task_that_changes_comes_with_its_times(tmp_path: Path) -> None:
@@ -175,12 +175,12 @@ def test_a_task_that_changes_comes_with_its_times(tmp_path: Path) -> None:
     task_table(root, "close", "open")
     with opened(root) as recording:
         assert said(recording) == [("task", "open", 0, 2), ("task", "close", 2, 4)]
-        assert (recording.meta.task, recording.meta.extra["notes"]) == ("open", [])
+        assert (recording.meta.task, recording.meta.notes) == ("open", ())
 
 
 def test_one_task_all_along_is_no_text_of_its_own(tmp_path: Path) -> None:
     with opened(data_set(tmp_path, task_index=[3] * 4)) as recording:
-        assert recording.meta.extra["texts"] == []
+        assert recording.meta.texts == []
         assert recording.meta.task == "stack the cups"
 
 
@@ -210,7 +210,7 @@ def test_a_number_that_no_table_lists_is_noted_and_a_negative_one_is_none(tmp_pa
     task_table(root, "reach", name="subtasks", what="subtask")
     with opened(root) as recording:
         assert said(recording) == [("subtask", "reach", 1, 2)]
-        assert recording.meta.extra["notes"] == [
+        assert list(recording.meta.notes) == [
             "episode_000000: subtask_index 7 stands in no table meta/subtasks.*"
         ]
 
@@ -234,7 +234,7 @@ def test_a_text_that_differs_on_every_row_is_data_and_not_said(tmp_path: Path) -
         root / DATA, episode_table(0, 300, 10, path=[f"/frames/{number}.png" for number in range(300)])
     )
     with opened(root) as recording:
-        assert recording.meta.extra["texts"] == []
+        assert recording.meta.texts == []
         assert recording.topics["path"].num_messages == 300
 
 
@@ -255,7 +255,7 @@ def test_language_columns_come_with_their_times_speakers_and_tools(tmp_path: Pat
     events[2] = [language("stop!", 0.2, None, role="user", tool_calls=["say(ok)"])]
     root = data_set(tmp_path, language_persistent=[lasting] * 4, language_events=events)
     with opened(root) as recording:
-        texts = recording.meta.extra["texts"]
+        texts = recording.meta.texts
         assert said(recording) == [
             ("subtask", "reach", 0, 2),
             ("memory", "be careful", 1, 3),
@@ -294,7 +294,7 @@ def test_the_real_sets_have_nothing_that_is_not_listed(shared_data: Path) -> Non
             (data,) = [file for file in reader.recordings(folder)[-1].files if file.endswith(".parquet")]
             with folder.open(data) as file:
                 assert set(pq.read_schema(file).names) <= set(recording.topics)
-            assert recording.meta.extra["texts"] == []
+            assert recording.meta.texts == []
 
 
 def test_an_episode_of_no_rows_has_topics_without_messages(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_a_missing_video_leaves_the_recording_listed_and_says_so(tmp_path: Path)
     ]
     with READER.open(folder, refs[1]) as recording:
         assert CAMERA not in recording.topics
-        assert "no file" in recording.meta.extra["missing"][CAMERA]
+        assert "no file" in recording.meta.missing[CAMERA]
         with pytest.raises(
             RecordingError, match=r"topic 'observation\.images\.top' cannot be read: no file .*\.mp4"
         ):
@@ -180,7 +180,7 @@ def test_a_cut_video_leaves_the_other_topics_readable(tmp_path: Path) -> None:
     video = root / "videos/chunk-000/observation.images.top/episode_000000.mp4"
     video.write_bytes(video.read_bytes()[:700])
     with opened(root) as recording:
-        assert "cannot be read as video" in recording.meta.extra["missing"][CAMERA]
+        assert "cannot be read as video" in recording.meta.missing[CAMERA]
         assert sum(1 for _ in recording.read(["action", "observation.state"])) == 6
 
 
@@ -192,7 +192,7 @@ def test_a_missing_or_cut_data_file_leaves_the_video_readable(tmp_path: Path) ->
     for index, reason in enumerate(["no file", "not readable as parquet"]):
         with opened(root, index) as recording:
             assert list(recording.topics) == [CAMERA]
-            assert reason in recording.meta.extra["missing"]["action"]
+            assert reason in recording.meta.missing["action"]
             assert sum(1 for _ in recording.read([CAMERA])) == 3
 
 
@@ -200,9 +200,7 @@ def test_a_column_that_is_not_there_is_missing_by_name(tmp_path: Path) -> None:
     root = write_lerobot_v21(tmp_path, [3])
     write_table(root / "data/chunk-000/episode_000000.parquet", episode_table(0, 3).drop_columns(["action"]))
     with opened(root) as recording:
-        assert recording.meta.extra["missing"] == {
-            "action": "no such column in data/chunk-000/episode_000000.parquet"
-        }
+        assert recording.meta.missing == {"action": "no such column in data/chunk-000/episode_000000.parquet"}
 
 
 def test_rows_of_another_width_than_promised_are_refused(tmp_path: Path) -> None:
@@ -251,7 +249,7 @@ def test_the_real_data_set_lists_thirteen_recordings_and_counts_the_rest(shared_
     assert "first episode_000000: no videos/" in reader.notes(folder)[1]
     with reader.open(folder, refs[0]) as recording:
         assert set(recording.topics) == {"observation.state", "action", "index", "task_index", *CLOCK}
-        assert "no file" in recording.meta.extra["missing"]["observation.images.cam_high"]
+        assert "no file" in recording.meta.missing["observation.images.cam_high"]
 
 
 def test_a_real_episode_gives_its_frames_and_rows_on_one_grid(shared_data: Path) -> None:

@@ -67,15 +67,7 @@ def test_a_float_start_just_beside_its_frame_still_means_that_frame(tmp_path: Pa
 def test_meta_comes_from_the_episode_list_without_its_statistics(tmp_path: Path) -> None:
     with opened(write_lerobot_v30(tmp_path, [4]), 0) as recording:
         assert recording.meta.task == "stack the cups"
-        assert set(recording.meta.extra) == {
-            "episode_index",
-            "fps",
-            "num_steps_listed",
-            "tasks",
-            "texts",
-            "missing",
-            "notes",
-        }
+        assert set(recording.meta.extra) == {"episode_index", "num_steps_listed", "tasks"}
 
 
 def test_recordings_name_the_shared_files_they_are_read_from(tmp_path: Path) -> None:
@@ -91,10 +83,7 @@ def test_an_episode_without_rows_is_listed_and_says_what_is_missing(tmp_path: Pa
     write_table(root / DATA, table.slice(0, 3))
     with opened(root, 1) as recording:
         assert list(recording.topics) == [CAMERA]
-        assert (
-            "holds no row of episode 1; its 3 rows belong to 1 other"
-            in recording.meta.extra["missing"]["action"]
-        )
+        assert "holds no row of episode 1; its 3 rows belong to 1 other" in recording.meta.missing["action"]
 
 
 def test_a_missing_video_leaves_all_episodes_listed(tmp_path: Path) -> None:
@@ -104,7 +93,7 @@ def test_a_missing_video_leaves_all_episodes_listed(tmp_path: Path) -> None:
     assert len(READER.recordings(folder)) == 2
     assert READER.notes(folder) == [f"2 of 2 listed episodes lack a file, first episode_000000: no {VIDEO}"]
     with opened(root, 1) as recording:
-        assert "no file" in recording.meta.extra["missing"][CAMERA]
+        assert "no file" in recording.meta.missing[CAMERA]
 
 
 def test_a_video_that_ends_before_the_episode_gives_fewer_times_not_other_frames(tmp_path: Path) -> None:
@@ -163,7 +152,7 @@ def test_rows_scattered_over_the_file_are_refused(tmp_path: Path) -> None:
     root = write_lerobot_v30(tmp_path, [3, 3])
     write_table(root / DATA, pq.read_table(root / DATA).take([0, 3, 1, 4, 2, 5]))
     with opened(root, 0) as recording:
-        assert "rows of episode 0 are not one stretch" in recording.meta.extra["missing"]["action"]
+        assert "rows of episode 0 are not one stretch" in recording.meta.missing["action"]
 
 
 def test_real_episodes_equal_a_plain_sequential_decode(shared_data: Path) -> None:

@@ -134,7 +134,7 @@ def test_metadata_records_say_task_success_operator_and_robot(tmp_path: Path) ->
         meta = recording.meta
         assert (meta.task, meta.success, meta.operator, meta.robot) == ("hand over", False, "kim", "arm-3")
         assert meta.robot_software_version == "2.1"
-        assert meta.extra == {"seed": "0/7", "missing": {}, "notes": [], "attachments": []}
+        assert meta.extra == {"seed": "0/7", "attachments": []}
 
 
 def test_raw_pictures_png_and_float_arrays_are_read(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_raw_pictures_png_and_float_arrays_are_read(tmp_path: Path) -> None:
             ),
             "compressed format '16UC1; compressedDepth png'",
         ),
-        (RawMessage("/t", "sensor_msgs/msg/JointState", joints([], [])), "JointState without any value"),
+        (RawMessage("/t", "sensor_msgs/msg/JointState", joints([], [])), "joint states without any value"),
     ],
 )
 def test_what_cannot_be_read_is_listed_and_refused_by_name(
@@ -204,7 +204,7 @@ def test_a_first_message_that_is_not_its_type_makes_the_topic_missing_and_leaves
     ]
     with opened(write_raw_mcap(tmp_path / "a.mcap", messages)) as recording:
         assert recording.topics["/arm"].kind == "other"
-        assert recording.meta.extra["missing"].keys() == {"/arm"}
+        assert recording.meta.missing.keys() == {"/arm"}
         assert recording.topics["/cmd"].kind == "vector"
         with pytest.raises(
             RecordingError, match=r"topic '/arm' cannot be read: its first message is no sensor_msgs"

@@ -8,6 +8,8 @@ from typing import Any
 import av
 import foxglove.messages as foxglove
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mcap_samples import (
     JSON,
     Kind,
@@ -23,9 +25,10 @@ from mcap_samples import (
     vector_of,
     write_samples,
 )
-from recordings import T0_NS, number_in, painted, still, write_mcap
+from recordings import MSG_JOINTS, T0_NS, encoded, number_in, painted, stamp, still, write_mcap
 
 from dyna_assets.errors import RecordingError
+from dyna_assets.landing.sources.messages.topics import Other, Pictures, Video
 from dyna_assets.landing.stills import decode_still
 
 STEP_NS = 10_000_000
@@ -136,6 +139,85 @@ def test_joints_that_change_are_refused_by_number(tmp_path: Path, second: Any, w
         pytest.raises(RecordingError, match=f"topic '/j' message 1: {what}"),
     ):
         recording.vectors(["/j.position"])
+
+
+JOINT_LISTS = {"name": "*string", "position": "*double", "velocity": "*double", "effort": "*float"}
+STAMPED_LISTS = protobuf_type({"header": {"stamp": "Timestamp", "frame_id": "string"}, **JOINT_LISTS})
+names_of_joints = st.lists(st.text("abcé_", min_size=1, max_size=5), min_size=1, max_size=5, unique=True)
+
+
+@settings(max_examples=30)
+@given(names=names_of_joints, data=st.data())
+def test_joint_states_come_out_the_same_of_every_encoding(names: list[str], data: st.DataObject) -> None:
+    values = st.lists(st.floats(-1e6, 1e6), min_size=len(names), max_size=len(names))
+    told: dict[str, Any] = {"name": names, "position": data.draw(values)}
+    told |= {part: data.draw(st.just([]) | values) for part in ("velocity", "effort")}
+    header = {"seq": 7, "stamp": json_time(T0_NS), "frame_id": "base"}
+    kind, made = STAMPED_LISTS
+    message = made(**told)
+    message.header.stamp.FromNanoseconds(T0_NS)
+    of_ros: dict[str, Any] = {"header": stamp(T0_NS), **told}
+    ros = Kind("cdr", "sensor_msgs/msg/JointState", "ros2msg")
+    found = [
+        joints_of(JSON, json_sample("/t", {"header": header, **told}).data),
+        joints_of(JSON, json_sample("/t", {"timestamp": "2026-01-02T03:04:05Z", **told}).data),
+        joints_of(kind, message.SerializeToString()),
+        joints_of(ros, encoded("sensor_msgs/msg/JointState", MSG_JOINTS, of_ros)),
+    ]
+    assert [names for names, _ in found] == [
+        {part: tuple(names) for part in told if part != "name" and told[part]}
+    ] * 4
+    for _, parts in found:
+        assert all(values == pytest.approx(told[part]) for part, values in parts.items())
+
+
+def joints_of(kind: Kind, data: bytes) -> tuple[dict[str, tuple[str, ...]], dict[str, list[float]]]:
+    """(names, values) of the only message of a topic, by part."""
+    form = of(kind, data).form
+    assert not isinstance(form, Other | Pictures | Video)
+    return dict(form.names), {part: values[0].tolist() for part, values in form.block([data]).values.items()}
+
+
+def test_lists_beside_the_names_of_joints_become_topics_with_these_names(tmp_path: Path) -> None:
+    told = {"stamp": json_time(T0_NS), "name": ["b", "a"], "position": [1, 2], "temperature": [30, 31]}
+    bare = {"joint_names": [], "position": [1, 2]}
+    samples = [json_sample("/arm", told), json_sample("/bare", bare)]
+    with opened(write_samples(tmp_path / "a.mcap", samples)) as recording:
+        assert {name: (info.kind, info.names) for name, info in recording.topics.items()} == {
+            "/arm.position": ("vector", ("b", "a")),
+            "/arm.temperature": ("vector", ("b", "a")),
+            "/bare.position": ("vector", ("joint_0", "joint_1")),
+        }
+        times, values = recording.vectors(["/arm.position"])["/arm.position"]
+        assert (times.tolist(), values.tolist()) == ([T0_NS], [[1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("second", "what"),
+    [
+        ({"name": ["b", "a"], "position": [1, 2]}, "expected the joints a, b, found b, a; publish each set"),
+        ({"position": [1, 2]}, "expected the joints a, b, found none; publish each set"),
+        ({"name": ["a", "b"], "position": [1]}, "expected 2 values of 'position' .*, found 1 value"),
+        ({"name": ["a", "b"], "effort": [1, 2]}, "expected the fields position .*, found effort"),
+    ],
+)
+def test_listed_joints_that_change_are_refused_by_number(tmp_path: Path, second: Any, what: str) -> None:
+    first = {"name": ["a", "b"], "position": [1, 2]}
+    samples = [json_sample("/j", first), json_sample("/j", second)]
+    with (
+        opened(write_samples(tmp_path / "a.mcap", samples)) as recording,
+        pytest.raises(RecordingError, match=f"topic '/j' message 1: {what}"),
+    ):
+        recording.vectors(["/j.position"])
+
+
+def test_what_is_no_list_of_numbers_beside_joints_keeps_the_message_whole() -> None:
+    told = b'{"name": ["a"], "position": [1], "mode": "hold"}'
+    assert reason_of(JSON, told) == "'mode' is text, beside the names of joints"
+    kind, made = protobuf_type({"names": "*string", "velocity": "*float", "mode": "int32"})
+    assert reason_of(kind, made(names=["a"], velocity=[1]).SerializeToString()) == (
+        "robot.State: 'mode' is a number, beside the names of joints"
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recordings import HEADER, MSG_JOINTS, T0_NS, encoded, stamp
 
-from dyna_assets.landing.sources.message_file import RawTopic
-from dyna_assets.landing.sources.message_topics import BadMessage, Block, MessageTopic, Other
-from dyna_assets.landing.sources.ros2_topics import ros2_topic
+from dyna_assets.landing.sources.messages.file import RawTopic
+from dyna_assets.landing.sources.messages.ros2_topics import ros2_topic
+from dyna_assets.landing.sources.messages.topics import BadMessage, Block, MessageTopic, Other
 
 SEPARATOR = "=" * 80 + "\n"
 POSE = (

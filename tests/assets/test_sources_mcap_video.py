@@ -23,7 +23,7 @@ from mcap_samples import (
 from recordings import HEIGHT, MSG_COMPRESSED, T0_NS, WIDTH, encoded, number_in, stamp
 
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.sources.picture_messages import codec_of
+from dyna_assets.landing.sources.messages.pictures import codec_of
 from dyna_train.video.coded import CodedVideo
 
 NUMBERS = list(range(3, 13))
@@ -123,11 +123,11 @@ def test_video_vectors_and_pictures_come_merged_by_time(tmp_path: Path) -> None:
 def test_what_video_leaves_out_is_noted_once_it_was_looked_at(tmp_path: Path) -> None:
     units = h264_units(NUMBERS)[1:]  # without the first keyframe
     with opened(written(tmp_path / "a.mcap", protobuf_video, units)) as recording:
-        assert recording.meta.extra["notes"] == []
+        assert list(recording.meta.notes) == []
         times = recording.times("/cam")
         assert times[0] == T0_NS + 3 * STEP_NS
         assert [m.time_ns for m in recording.read(["/cam"])] == times.tolist()
-        (note,) = recording.meta.extra["notes"]
+        (note,) = recording.meta.notes
         assert note.startswith("topic '/cam': ")
 
 
@@ -150,8 +150,8 @@ def test_video_whose_format_changes_is_refused_by_number(tmp_path: Path) -> None
         ("h264", "h264"),
         ("libx264;yuv420p;bgr8", "h264"),
         ("H264_NVENC", "h264"),
-        ("hevc", "h265"),
-        ("libx265", "h265"),
+        ("hevc", "hevc"),
+        ("libx265", "hevc"),
         ("libsvtav1", "av1"),
         ("libvpx-vp9", "vp9"),
         ("vp8", ""),

@@ -32,8 +32,8 @@ from message_video_samples import (
 from recordings import HEIGHT, WIDTH
 
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.sources.message_frames import MOST_COUNTED
-from dyna_assets.landing.sources.message_video import MessageVideo
+from dyna_assets.landing.sources.messages.frames import MOST_COUNTED
+from dyna_assets.landing.sources.messages.video import MessageVideo
 from dyna_train.video.bits import unescape
 from dyna_train.video.coded import read_facts
 from dyna_train.video.copy import copy_fault
@@ -41,7 +41,7 @@ from dyna_train.video.framing import MAX_UNIT_BYTES
 from dyna_train.video.nal import IDR, PPS, SEI, SLICE, SPS
 
 
-@pytest.mark.parametrize("codec", ["h264", "h265", "av1", "vp9"])
+@pytest.mark.parametrize("codec", ["h264", "hevc", "av1", "vp9"])
 def test_one_frame_per_message_comes_out_at_its_own_stamp(codec: str) -> None:
     messages = stamped(encoded(codec))
     video = survey(messages, codec)
@@ -53,7 +53,7 @@ def test_one_frame_per_message_comes_out_at_its_own_stamp(codec: str) -> None:
     assert video.note == ""
 
 
-@pytest.mark.parametrize("codec", ["h264", "h265", "av1", "vp9"])
+@pytest.mark.parametrize("codec", ["h264", "hevc", "av1", "vp9"])
 def test_frames_before_the_first_keyframe_are_left_out_and_counted(codec: str) -> None:
     video = survey(stamped(encoded(codec))[2:], codec)
     assert numbers(video) == [6, 7, 8, 9, 10, 11]
@@ -148,7 +148,7 @@ def test_decoding_starts_at_the_first_keyframe_whose_parameter_sets_have_come() 
     assert video.note == "12 messages: 6 left out with frames that need one before the first keyframe"
 
 
-@pytest.mark.parametrize("codec", ["h264", "h265"])
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
 def test_b_frames_with_capture_stamps_come_out_as_they_are_shown(codec: str) -> None:
     packets = encoded(codec, b=3)
     assert [number for number, _ in packets] != sorted(number for number, _ in packets)
@@ -158,7 +158,7 @@ def test_b_frames_with_capture_stamps_come_out_as_they_are_shown(codec: str) -> 
     assert [packet.pts for packet in video.coded().packets()] == [number for number, _ in packets]
 
 
-@pytest.mark.parametrize("codec", ["h264", "h265"])
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
 def test_b_frames_stamped_in_decoding_order_are_refused(codec: str) -> None:
     packets = encoded(codec, b=3)
     messages = [(stamp(at), data) for at, (_, data) in enumerate(packets)]
@@ -271,8 +271,8 @@ def test_a_lost_message_is_refused_where_the_next_frame_needs_it() -> None:
     refused(
         messages[:3] + messages[4:], "h264", r"message 3 at \d+ ns: its frame cannot be decoded: frame_num 4"
     )
-    messages = stamped(encoded("h265"))
-    refused(messages[:3] + messages[4:], "h265", rf"frame 3 at {stamp(4)} ns does not decode")
+    messages = stamped(encoded("hevc"))
+    refused(messages[:3] + messages[4:], "hevc", rf"frame 3 at {stamp(4)} ns does not decode")
 
 
 def test_a_lost_slice_is_refused_though_the_decoder_paints_over_it() -> None:
@@ -349,14 +349,14 @@ def test_a_file_that_is_replaced_while_it_is_read_is_refused() -> None:
     ("messages", "codec", "match"),
     [
         ([], "h264", r"no frame of h264 in 0 messages \(0 empty\)"),
-        ([(1, b""), (2, b"")], "h265", r"no frame of h265 in 2 messages \(2 empty\)"),
+        ([(1, b""), (2, b"")], "hevc", r"no frame of hevc in 2 messages \(2 empty\)"),
         (
             [(7, b"\xff\xd8\xff\xe0" + b"x" * 99)],
             "h264",
             "message 0 at 7 ns: no H[.]264: expected a start code",
         ),
         ([(7, b""), (8, b"text")], "h264", "message 1 at 8 ns: no H[.]264"),
-        ([(7, b"\0\0\1\x09\xf0")], "mjpeg", "video of format 'mjpeg', expected one of h264, h265, av1, vp9"),
+        ([(7, b"\0\0\1\x09\xf0")], "mjpeg", "video of format 'mjpeg', expected one of h264, hevc, av1, vp9"),
     ],
 )
 def test_topics_without_video_are_refused(messages: list[Message], codec: str, match: str) -> None:

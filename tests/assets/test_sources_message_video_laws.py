@@ -30,7 +30,7 @@ from message_video_samples import (
 from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.sources.message_video import MessageVideo
+from dyna_assets.landing.sources.messages.video import MessageVideo
 from dyna_train.video.coded import read_facts
 from dyna_train.video.nal import IDR, SLICE
 
@@ -38,7 +38,7 @@ from dyna_train.video.nal import IDR, SLICE
 @st.composite
 def cuts(draw: st.DrawFn) -> tuple[str, int, list[Message], list[int]]:
     """(codec, B-frames, messages, stamp of each frame as it is shown): one-slice frames cut into messages at units."""
-    codec, b = draw(st.sampled_from(["h264", "h265"])), draw(st.sampled_from([0, 2]))
+    codec, b = draw(st.sampled_from(["h264", "hevc"])), draw(st.sampled_from([0, 2]))
     packets = encoded(codec, b)
     noise = st.integers(-STEP_NS // 3, STEP_NS // 3)
     times = [stamp(number) + draw(noise) for number in range(NUM_FRAMES)]
@@ -83,7 +83,7 @@ def pixels(video: MessageVideo) -> list[NDArray[Any]]:
 @cache
 def reference(codec: str, b: int) -> list[NDArray[Any]]:
     """What a plain decoder shows, in order."""
-    context = av.CodecContext.create({"h264": "h264", "h265": "hevc"}[codec], "r")
+    context = av.CodecContext.create(codec, "r")
     assert isinstance(context, VideoCodecContext)
     frames = [frame for _, data in encoded(codec, b) for frame in context.decode(av.Packet(data))]
     return [frame.to_ndarray() for frame in frames + context.decode(None)]
@@ -91,7 +91,7 @@ def reference(codec: str, b: int) -> list[NDArray[Any]]:
 
 @pytest.mark.parametrize(
     ("codec", "b", "as_lengths"),
-    [("h264", 2, False), ("h264", 0, True), ("h265", 2, False), ("av1", 0, False), ("vp9", 0, False)],
+    [("h264", 2, False), ("h264", 0, True), ("hevc", 2, False), ("av1", 0, False), ("vp9", 0, False)],
 )
 def test_damaged_messages_are_refused_or_give_frames_at_stamps_that_were_there(
     codec: str, b: int, as_lengths: bool
@@ -142,8 +142,8 @@ def damaged(messages: Sequence[Message], chance: random.Random) -> list[Message]
         ("nasa_13013.mp4", "h264"),
         ("h264_10bits.mp4", "h264"),
         ("bt601_full_range.mp4", "h264"),
-        ("h265_video.mp4", "h265"),
-        ("h265_10bits.mp4", "h265"),
+        ("h265_video.mp4", "hevc"),
+        ("h265_10bits.mp4", "hevc"),
         ("av1_video.mkv", "av1"),
         ("testsrc2_odd_height_and_width_vp9_10bit.mp4", "vp9"),
     ],
@@ -157,7 +157,7 @@ def test_packets_of_real_files_as_messages_give_the_frames_of_the_file(
         packets = [(int(packet.pts or 0), bytes(packet)) for packet in file.demux(stream) if packet.size]
     with av.open(str(shared_data / "tricky_video" / name)) as file:
         expected = [(frame.pts, luma(frame)) for frame in file.decode(video=0)]
-    before = [(packets[0][0] - 1, record)] if codec in ("h264", "h265") else []
+    before = [(packets[0][0] - 1, record)] if codec in ("h264", "hevc") else []
     video = survey([*before, *packets], codec)
     assert video.times_ns.tolist() == [pts for pts, _ in expected]
     found = [luma(frame) for frame in video.frames()]

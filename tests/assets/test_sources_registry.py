@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from recordings import (
     write_aloha,
     write_lerobot_v21,
@@ -16,7 +18,10 @@ from recordings import (
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, TopicInfo
 from dyna_assets.landing.sources import READERS, detect, reader_named
-from dyna_assets.landing.sources.base import guess_roles, paired, plain, short_names, truth_of
+from dyna_assets.landing.sources.base import paired
+from dyna_assets.landing.sources.facts import meta_of, others, plain, text_of, truth_of
+from dyna_assets.landing.sources.roles import guess_roles, short_names
+from dyna_train.episode.values import is_text
 
 
 def test_every_reader_is_found_by_its_name() -> None:
@@ -32,7 +37,7 @@ def test_an_unknown_reader_names_the_nearest_or_all() -> None:
     ):
         reader_named("lerobot_v2")
     with pytest.raises(
-        RecordingError, match="no reader is called 'x'; known readers: lerobot_v21, lerobot_v30, aloha"
+        RecordingError, match="no reader is called 'x'; readers are lerobot_v21, lerobot_v30, aloha"
     ):
         reader_named("x")
 
@@ -97,6 +102,7 @@ def test_vectors_are_actions_by_name_and_a_leaders_measurements_are_none() -> No
     kinds = {
         "/leader/joint_states.position": "vector",
         "/leader/joint_states.effort": "vector",
+        "/leader/joint_states.acceleration": "vector",
         "/arm.effort": "vector",
     }
     kinds |= {"/joint_cmd": "vector", "/top": "image", "/log": "other"}
@@ -125,3 +131,23 @@ def test_times_without_payload_and_payloads_without_time_are_refused() -> None:
 
 def test_plain_values_are_what_json_knows() -> None:
     assert plain([b"a", (1, None), {"k"}]) == ["a", [1, None], "{'k'}"]
+    assert plain({"a": np.array([1, 2]), b"\xe9": "half \ud800"}) == {"a": [1, 2], r"\xe9": r"half \ud800"}
+
+
+@given(st.text(st.characters()) | st.binary() | st.lists(st.text(), max_size=2) | st.none())
+def test_any_text_of_metadata_can_be_said_in_utf8(value: object) -> None:
+    assert is_text(text_of(value))
+
+
+def test_facts_are_read_under_their_usual_names_and_the_others_are_kept() -> None:
+    facts = {
+        "is_success": np.bool_(True),
+        "robot_id": b"arm-3",
+        "robot_type": "arm",
+        "prompt": "fold",
+        "fps": 30,
+        "note": np.float32(0.5),
+    }
+    meta = meta_of(facts)
+    assert (meta.task, meta.success, meta.robot, meta.operator) == ("fold", True, "arm-3", "")
+    assert others(facts, "fps") == {"robot_type": "arm", "note": 0.5}

@@ -16,8 +16,8 @@ from tf_records import declare, episode, example, float32, write_records
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import ExtraRecording, Folder, RecordingRef
-from dyna_assets.landing.sources.rlds import RldsReader
-from dyna_assets.landing.sources.rlds_recording import RldsRecording
+from dyna_assets.landing.sources.rlds.reader import RldsReader
+from dyna_assets.landing.sources.rlds.recording import RldsRecording
 from dyna_assets.landing.stills import decode_still
 from dyna_train.errors import ConfigError
 
@@ -104,7 +104,7 @@ def test_an_instruction_that_changes_is_kept_with_its_times(tmp_path: Path) -> N
     with one(tmp_path, **{"steps/language_instruction": texts}) as recording:
         assert recording.meta.task == "open the jar"
         assert recording.meta.extra["tasks"] == ["open the jar", "pour"]
-        assert [list(text.items())[:4] for text in recording.meta.extra["texts"]] == [
+        assert [list(text.items())[:4] for text in recording.meta.texts] == [
             [("key", "task"), ("text", "open the jar"), ("time_ns", 100_000_000), ("end_ns", 300_000_000)],
             [("key", "task"), ("text", "pour"), ("time_ns", 300_000_000), ("end_ns", 300_000_000)],
         ]
@@ -112,7 +112,7 @@ def test_an_instruction_that_changes_is_kept_with_its_times(tmp_path: Path) -> N
 
 def test_an_instruction_that_stays_is_the_task_and_no_text(tmp_path: Path) -> None:
     with one(tmp_path, **{"steps/language_instruction": ["", "pour", "pour", ""]}) as recording:
-        assert (recording.meta.task, recording.meta.extra["texts"]) == ("pour", [])
+        assert (recording.meta.task, recording.meta.texts) == ("pour", [])
 
 
 def test_facts_of_the_episode_are_its_metadata_and_long_ones_a_topic(tmp_path: Path) -> None:

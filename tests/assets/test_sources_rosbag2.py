@@ -23,8 +23,8 @@ from rosbags.rosbag2 import Reader
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import ExtraRecording, Folder, Recording, RecordingRef
-from dyna_assets.landing.sources.message_recording import MessageRecording
-from dyna_assets.landing.sources.rosbag2 import Rosbag2Reader
+from dyna_assets.landing.sources.messages.recording import MessageRecording
+from dyna_assets.landing.sources.rosbag2.reader import Rosbag2Reader
 from dyna_assets.landing.stills import decode_still
 
 READER = Rosbag2Reader()
@@ -81,9 +81,9 @@ def test_only_sqlite_is_noted_to_keep_nothing_but_arrivals(tmp_path: Path) -> No
     write_bag(tmp_path / "b", "mcap")
     with opened(tmp_path / "a") as recording:
         assert recording.times(COMMAND)[0] == T0_NS + LATENCY_NS
-        assert "SQLite keeps no time but a message's arrival" in recording.meta.extra["notes"][0]
+        assert "SQLite keeps no time but a message's arrival" in recording.meta.notes[0]
     with opened(tmp_path / "b") as recording:
-        assert recording.meta.extra["notes"] == []
+        assert list(recording.meta.notes) == []
 
 
 def test_old_files_without_definitions_and_columns_are_read(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_splits_without_metadata_are_one_bag_with_a_note(
     assert READER.notes(Folder.of(tmp_path / "bag")) == ["1 of 1 bags have no metadata.yaml, first bag"]
     with opened(bag) as recording:
         assert [row[0] for row in values(recording, "/arm.position")] == list(range(num_splits))
-        assert "no metadata.yaml: read from its files" in recording.meta.extra["notes"][0]
+        assert "no metadata.yaml: read from its files" in recording.meta.notes[0]
 
 
 def test_files_of_other_names_without_metadata_are_a_bag_each(tmp_path: Path) -> None:

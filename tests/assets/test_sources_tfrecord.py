@@ -12,9 +12,9 @@ from tf_records import episode, example, write_records
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, Recording, RecordingRef
-from dyna_assets.landing.sources.rlds import RldsReader
-from dyna_assets.landing.sources.tf_example import parse_example
-from dyna_assets.landing.sources.tfrecord import record_spans
+from dyna_assets.landing.sources.rlds.reader import RldsReader
+from dyna_assets.landing.sources.rlds.tf_example import parse_example
+from dyna_assets.landing.sources.rlds.tfrecord import record_spans
 from dyna_train.errors import CorruptEpisode
 
 READER = RldsReader(10.0)

@@ -14,12 +14,12 @@ import av
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from row_samples import header
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.sources.video import Video
 from dyna_train.episode.layout import EpisodeLayout
-from dyna_train.episode.profile import EpisodeHeader
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.span import fetch
 from dyna_train.episode.tracks import CameraTrack
@@ -130,24 +130,10 @@ def halved(rgb_NHWC: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def write_episode(path: Path, video: Video, num_steps: int) -> None:
     info, pts = video.info(), video.pts()
-    header = EpisodeHeader(
-        episode_id=1,
-        source="clips",
-        name=video.name,
-        robot="none",
-        task="",
-        success=None,
-        start_ns=1_700_000_000_000_000_000,
-        rate_hz=30.0,
-        num_steps=num_steps,
-        cameras=(CameraTrack("top", info.width, info.height),),
-        vectors=(),
-        versions={},
-        quality={},
-    )
-    with EpisodeWriter.create(path, header, LAYOUT, quality=NEARLY_LOSSLESS, vectors={}) as writer:
+    described = header(num_steps, cameras=[CameraTrack("top", info.width, info.height)])
+    with EpisodeWriter.create(path, described, LAYOUT, quality=NEARLY_LOSSLESS, vectors={}) as writer:
         for frame in islice(video.frames(pts), num_steps):
-            writer.add_frame("top", frame, header.start_ns)
+            writer.add_frame("top", frame, described.start_ns)
         writer.finish()
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dyna_assets.derive import DERIVED
-from dyna_assets.landing.profile import CameraRole, DerivedRole, Grid, SourceProfile, VectorRole
+from dyna_assets.derive import DERIVED, DerivedRole
+from dyna_assets.landing.profile import CameraRole, Grid, SourceProfile, VectorRole
 from dyna_assets.profiles import RunProfile, checks_like, load_profiles, profile_named
 from dyna_assets.quality import CHECKS
 from dyna_assets.stamps import (

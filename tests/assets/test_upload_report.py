@@ -26,7 +26,7 @@ from dyna_assets.steps.attempt import attempt
 from dyna_assets.warehouse.store import Warehouse
 from dyna_assets.warehouse.tables import TABLES
 
-NO_ROWS = ReportRows((), (), ())
+NO_ROWS = ReportRows()
 
 
 def account(topic: str, use: str = "role", **counts: Any) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def made(num_used: int, num_outside: int = 0, num_surplus: int = 0, **more: Any)
 
 
 def of_topics(*accounts: dict[str, Any]) -> UploadReport:
-    return upload_report({}, None, {}, (), (), ReportRows(accounts, (), ()))
+    return upload_report({}, None, {}, (), (), ReportRows(accounts))
 
 
 def fates(files: list[str], listed: list[str] | None = None, **more: Any) -> dict[str, tuple[str, str]]:
@@ -165,23 +165,13 @@ def test_a_topic_that_other_rows_used_otherwise_has_a_line_for_each_use() -> Non
     ]  # fmt: skip
 
 
-def test_recordings_say_how_far_they_came_and_why_no_farther() -> None:
-    def stamp(episode_id: int, step: str, status: str = "ok", reason: str = "") -> dict[str, Any]:
-        return {"episode_id": episode_id, "step": step, "status": status, "reason": reason}
-
-    stamps = [
-        stamp(1, "recordings"), stamp(1, "gate_before"), stamp(1, "episodes"), stamp(1, "gate_after"),
-        stamp(2, "recordings"), stamp(2, "gate_before", "rejected", "time.gap: too long"),
-        stamp(3, "recordings"),
-    ]  # fmt: skip
-    episodes = {number: (f"ep{number}", ["a"]) for number in range(1, 5)}
-    report = upload_report({}, None, episodes, (), (), ReportRows((), stamps, ()))
-    assert [(line.name, line.state, line.reason) for line in report.episodes] == [
-        ("ep1", "made", ""),
-        ("ep2", "rejected in gate_before", "time.gap: too long"),
-        ("ep3", "waiting", ""),
-        ("ep4", "waiting", ""),
-    ]
+def test_a_line_says_in_words_what_became_of_the_messages_of_its_topic() -> None:
+    used, unknown, none = of_topics(
+        account("a", **made(1200, 3), num_stated=1203), account("b", **made(8)), account("c", num_stated=0)
+    ).topics
+    assert used.became == "1,200 used, 3 outside the common time"
+    assert unknown.became == "8 used, 2 not accounted for"
+    assert none.became == "none"
 
 
 def test_tasks_count_recordings_also_where_a_task_holds_for_a_part() -> None:
@@ -191,11 +181,11 @@ def test_tasks_count_recordings_also_where_a_task_holds_for_a_part() -> None:
         {"key": "subtask", "text": "x"},
     ]
     recordings = [
-        {"task": "open", "evidence": "{}"},
-        {"task": "open", "evidence": json.dumps({"texts": texts})},
-        {"task": "", "evidence": "{}"},
+        {"task": "open", "facts": "{}"},
+        {"task": "open", "facts": json.dumps({"texts": texts})},
+        {"task": "", "facts": "{}"},
     ]
-    assert upload_report({}, None, {}, (), (), ReportRows((), (), recordings)).tasks == {
+    assert upload_report({}, None, {}, (), (), ReportRows(recordings=recordings)).tasks == {
         "open": 2,
         "close": 1,
     }

@@ -5,9 +5,8 @@ DYNA_FUZZ_SECONDS=600 goes on for so long with as many seeds as that takes.
 
 What "no crash" means for HDF5: its C library is not made for hostile files and may end its process. So nothing of an
 HDF5 file is read where uploads are registered: the reader lists names only. Steps read it in processes of `steps.pool`,
-where a death costs the row that caused it; a worker of one process dies with it, and after three attempts
-leaves the shard to a person. Here such a death is counted, and may be one of a hundred at most (seen:
-one of some thousands); of every other format none may be.
+where a death costs the row that caused it, with a single worker or row too. Here such a death is counted, and may be
+one of a hundred at most (seen: one of some thousands); of every other format none may be.
 """
 
 from __future__ import annotations

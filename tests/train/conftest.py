@@ -7,6 +7,7 @@ from pathlib import Path
 import doctor_samples
 import pytest
 from episode_samples import write_painted
+from full_episodes import Script, full_script
 from look_samples import write_rich
 
 
@@ -16,6 +17,14 @@ def painted(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("painted") / "painted.mcap"
     write_painted(path, 60)
     return path
+
+
+@pytest.fixture(scope="session")
+def full(tmp_path_factory) -> tuple[Script, bytes, bytes]:
+    """26 steps with every topic group and with gaps: the episode's script, its bytes, its GOP table."""
+    script = full_script(26)
+    made = script.write(tmp_path_factory.mktemp("full") / "full.mcap")
+    return script, made.path.read_bytes(), made.gop_table
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import av
 import numpy as np
+from mcap.reader import make_reader
 from numpy.typing import NDArray
 
 from dyna_train.episode.layout import EpisodeLayout
 from dyna_train.episode.profile import EpisodeHeader, grid_times_ns
+from dyna_train.episode.schemas import parse_video
 from dyna_train.episode.tracks import CameraTrack, VectorTrack
 from dyna_train.episode.writer import EpisodeFile, EpisodeWriter, Vector
 from dyna_train.video.encode import Quality
@@ -88,6 +90,13 @@ def read_painting(rgb_HWC: NDArray[np.uint8]) -> tuple[int, int]:
     bits = [int(rgb_HWC[y, x, 1] > 128) for y in centres[:3] for x in centres]
     number = sum(bit << k for k, bit in enumerate(bits))
     return number & 0xFFFF, number >> 16
+
+
+def packets_of(path: Path, topic: str) -> list[bytes]:
+    """The packets of a camera's topic in the order of the file."""
+    with path.open("rb") as stream:
+        messages = make_reader(stream).iter_messages(topics=[topic])
+        return [bytes(parse_video(message.data).data) for _, _, message in messages]
 
 
 def write_painted(

@@ -137,7 +137,10 @@ def full_script(num_steps: int = 40) -> Script:
         header=described,
         layout=EpisodeLayout(gop=6, gops_per_chunk=2, steps_per_block=24),
         has_T=has_T,
-        events=[Event(START_NS + 100_000_000 * k, f"grasp {k}", {"k": k, "wo": "größe"}) for k in range(12)],
+        events=[
+            Event(time_ns, f"grasp {k}", {"k": k, "wo": "größe"}, time_ns + 9 if k % 2 else None)
+            for k, time_ns in enumerate(range(START_NS, START_NS + 12 * 10**8, 10**8))
+        ],
         extras=EXTRAS,
         extra_messages=messages,
     )
@@ -184,14 +187,9 @@ def scripts(draw: st.DrawFn, *, max_steps: int = 30, min_cameras: int = 0) -> Sc
     values = st.one_of(
         st.none(), st.integers(-5, 5), st.text(max_size=4), st.lists(st.booleans(), max_size=2)
     )
-    events = draw(
-        st.lists(
-            st.builds(
-                Event, times, st.text(max_size=5), st.dictionaries(st.text(max_size=3), values, max_size=2)
-            ),
-            max_size=4,
-        )
-    )
+    said = st.dictionaries(st.text(max_size=3), values, max_size=2)
+    other_ns = st.none() | st.integers(0, START_NS - 2 * 10**9)  # never one of `times`
+    events = draw(st.lists(st.builds(Event, times, st.text(max_size=5), said, other_ns), max_size=4))
     extras = draw(st.lists(st.sampled_from(EXTRAS), max_size=3, unique_by=lambda extra: extra.topic))
     any_ns = st.integers(0, 2**63 - 1)
     message = st.builds(StoredMessage, any_ns, any_ns, st.integers(0, 2**32 - 1), st.binary(max_size=20))

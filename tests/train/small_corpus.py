@@ -7,10 +7,11 @@ functions of the step, so that every value a sample holds can be told from its p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import av
+import episode_samples
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -27,6 +28,10 @@ RATE_HZ = 10.0
 SIZE = (48, 64)
 LEVELS_PER_STEP = 4
 CAMERAS = (CameraTrack("left", 64, 48), CameraTrack("right", 64, 48))
+VECTORS = (
+    VectorTrack("arm", "state", ("a", "b"), ("rad", "rad")),
+    VectorTrack("arm", "action", ("a", "b", "c"), ("rad", "rad", "rad")),
+)
 
 
 @dataclass(frozen=True)
@@ -172,21 +177,5 @@ def write_episode(
 
 
 def _header(number: int, num_steps: int, cameras: Sequence[CameraTrack]) -> EpisodeHeader:
-    return EpisodeHeader(
-        episode_id=100 + number,
-        source="small",
-        name=f"episode-{number}",
-        robot="arm",
-        task=f"task {number}",
-        success=True,
-        start_ns=0,
-        rate_hz=RATE_HZ,
-        num_steps=num_steps,
-        cameras=tuple(cameras),
-        vectors=(
-            VectorTrack("arm", "state", ("a", "b"), ("rad", "rad")),
-            VectorTrack("arm", "action", ("a", "b", "c"), ("rad", "rad", "rad")),
-        ),
-        versions={},
-        quality={},
-    )
+    described = episode_samples.header(num_steps, cameras, VECTORS, RATE_HZ)
+    return replace(described, episode_id=100 + number, name=f"{number}", task=f"task {number}", start_ns=0)

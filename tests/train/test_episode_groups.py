@@ -10,6 +10,7 @@ import pytest
 from doctor_samples import found
 from episode_samples import CAMERAS, LAYOUT, START_NS, header, paint
 from full_episodes import DEPTHS, EXTRAS, Script, full_script
+from mcap.reader import make_reader
 
 from dyna_train.episode.index import GopTable
 from dyna_train.episode.profile import EpisodeHeader
@@ -62,6 +63,19 @@ def test_events_come_out_in_order_of_time_whatever_order_they_went_in(tmp_path):
     with Episode.open(tmp_path / "e.mcap") as episode:
         assert [event.name for event in episode.events()] == [f"event {k}" for k in (1, 3, 4, 0, 2)]
         assert sorted(episode.events(), key=str) == sorted(events, key=str)
+
+
+def test_an_event_is_logged_on_the_clock_of_the_grid_and_published_when_it_was_captured(tmp_path):
+    events = [Event(START_NS + 5, "lift", capture_ns=START_NS + 900), Event(START_NS + 7, "drop")]
+    with writer(tmp_path / "e.mcap", ONE_CAMERA, events) as writing:
+        writing.skip_steps("top", 4)
+        writing.finish()
+    with (tmp_path / "e.mcap").open("rb") as stream:
+        found = [message for _, _, message in make_reader(stream).iter_messages(["/event"])]
+    assert [message.log_time - START_NS for message in found] == [5, 7]
+    assert [message.publish_time - START_NS for message in found] == [900, 7]
+    with Episode.open(tmp_path / "e.mcap") as episode:
+        assert episode.events() == events
 
 
 def test_an_episode_without_events_and_extras_has_none_of_them(tmp_path):
@@ -154,6 +168,7 @@ def nested(depth: int) -> dict[str, object]:
         (Event(START_NS, "\ud800"), rf"event '\\ud800' at {START_NS} ns: expected a name that UTF-8 can say"),
         (Event(START_NS, None), f"event None at {START_NS} ns: expected a name"),
         (Event(1.5, "lift"), r"event 'lift' at 1\.5 ns, expected 0 to"),
+        (Event(START_NS, "lift", {}, -1), "event 'lift' captured at -1 ns, expected 0 to"),
     ],
 )
 def test_an_event_that_no_file_can_hold_is_refused_and_leaves_no_file(tmp_path, event, message):

@@ -40,7 +40,7 @@ def test_an_unknown_pattern_is_refused_with_the_nearest_one():
     assert pattern_named("vla") is PATTERNS["vla"]
     with pytest.raises(BadInput, match="unknown read pattern 'vlaa'; did you mean 'vla'"):
         pattern_named("vlaa")
-    with pytest.raises(BadInput, match="unknown read pattern 'zzz'; known: vla, mixed, wam"):
+    with pytest.raises(BadInput, match="unknown read pattern 'zzz'; patterns are vla, mixed, wam"):
         pattern_named("zzz")
 
 

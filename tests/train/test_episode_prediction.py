@@ -18,6 +18,7 @@ import fsspec
 import numpy as np
 import pytest
 import typer
+from episode_samples import header
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ from dyna_train.episode.layout import (
 )
 from dyna_train.episode.planning import plan_layout
 from dyna_train.episode.prediction import Prediction, predict
-from dyna_train.episode.profile import EpisodeHeader, grid_times_ns
+from dyna_train.episode.profile import grid_times_ns
 from dyna_train.episode.reader import Episode
 from dyna_train.episode.sizes import SizeModel, StateSizes
 from dyna_train.episode.source import merge_ranges
@@ -51,23 +52,11 @@ TRIAL = slice(240, 420)
 WIDTH, HEIGHT = 160, 120
 QUALITY = Quality(18)
 JOINTS = tuple(f"joint{k}" for k in range(7))
-HEADER = EpisodeHeader(
-    episode_id=7,
-    source="lab-a",
-    name="noisy",
-    robot="bimanual",
-    task="stack the cups",
-    success=True,
-    start_ns=1_700_000_000_123_456_789,
-    rate_hz=RATE_HZ,
-    num_steps=NUM_STEPS,
-    cameras=tuple(CameraTrack(name, WIDTH, HEIGHT) for name in ("top", "left_wrist", "right_wrist")),
-    vectors=(
-        VectorTrack("arm", "state", JOINTS, ("rad",) * 7),
-        VectorTrack("arm", "action", JOINTS, ("rad",) * 7),
-    ),
-    versions={},
-    quality={},
+HEADER = header(
+    NUM_STEPS,
+    [CameraTrack(name, WIDTH, HEIGHT) for name in ("top", "left_wrist", "right_wrist")],
+    [VectorTrack("arm", role, JOINTS, ("rad",) * 7) for role in ("state", "action")],
+    RATE_HZ,
 )
 
 

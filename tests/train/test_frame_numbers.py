@@ -26,8 +26,8 @@ from dyna_train.errors import BadInput, CorruptEpisode
 from dyna_train.video.coded import read_facts
 from dyna_train.video.copy import copy_fault
 from dyna_train.video.encode import Quality
+from dyna_train.video.frame_numbers import FrameNumbers
 from dyna_train.video.nal import parse_access_unit
-from dyna_train.video.order import FrameNumbers
 
 TOP = "/camera/top/video"
 GOP = 6

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import threading
 import time
 
@@ -14,7 +15,7 @@ from dyna_train.config import load_config
 from dyna_train.errors import BadInput, ConfigError, DynaError
 from dyna_train.manifest import Manifest
 from dyna_train.recipe.model import WorldActionModel
-from dyna_train.recipe.train import RecipeConfig, Run, train
+from dyna_train.recipe.train import RecipeConfig, Run, checkpoints, train
 from dyna_train.world import World
 
 
@@ -88,6 +89,23 @@ def test_a_finished_run_started_again_does_nothing(corpus, tmp_path):
     assert summary_of(tmp_path)["resumed_from"] == 6
 
 
+def test_the_newest_checkpoints_stay_and_none_goes_before_the_next_is_whole(corpus, tmp_path):
+    options = {"checkpoint_every": 1, "keep_checkpoints": 2}
+    train(config_of(corpus, tmp_path, steps=4, **options), World())
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000003.pt", "step-00000004.pt"]
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, most))  # as a disk that fills up meanwhile
+    try:
+        with pytest.raises(RuntimeError, match=r"inline_container|PytorchStreamWriter"):
+            train(config_of(corpus, tmp_path, steps=6, **options), World())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000003.pt", "step-00000004.pt"]
+    train(config_of(corpus, tmp_path, steps=6, **options), World())
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000005.pt", "step-00000006.pt"]
+    assert summary_of(tmp_path)["resumed_from"] == 4
+
+
 def test_the_losses_go_down_on_what_can_be_learned(corpus, tmp_path):
     train(
         config_of(corpus, tmp_path, steps=60, batch_size=16, learning_rate=3e-3, checkpoint_every=60), World()
@@ -116,7 +134,7 @@ def kill_a_rank_once(checkpoint, killed):
 
 def test_two_ranks_share_one_order_through_a_killed_rank_and_a_restart(corpus, tmp_path):
     out = tmp_path / "two"
-    config = config_of(corpus, out, steps=60)
+    config = config_of(corpus, out, steps=60, keep_checkpoints=20)  # the first one stays to be seen
     toml = tmp_path / "config.toml"
     toml.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in config if value is not None))
     assert load_config(RecipeConfig, toml) == config

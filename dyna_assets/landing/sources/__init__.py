@@ -1,21 +1,25 @@
-"""The readers of foreign formats. A new format is one module here and one line in READERS."""
+"""The readers of foreign formats. A new one is a package here with a `Reader`, and a line in _EVERY.
+
+What they share stands beside them: `base`, `facts` (what recordings say of themselves), `roles`, `video`, `texts`,
+`row_recording` for formats of rows, `one_file` for those with a file a recording.
+"""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Folder, Reader, describe_files
-from dyna_assets.landing.sources.aloha_hdf5 import AlohaHdf5Reader
-from dyna_assets.landing.sources.hand_video import HandVideoReader
-from dyna_assets.landing.sources.lerobot_v21 import LeRobotV21Reader
-from dyna_assets.landing.sources.lerobot_v30 import LeRobotV30Reader
-from dyna_assets.landing.sources.mcap import McapReader
-from dyna_assets.landing.sources.rlds import RldsReader
-from dyna_assets.landing.sources.rosbag2 import Rosbag2Reader
+from dyna_assets.landing.sources.aloha.reader import AlohaHdf5Reader
+from dyna_assets.landing.sources.hand_video.reader import HandVideoReader
+from dyna_assets.landing.sources.lerobot.v21 import LeRobotV21Reader
+from dyna_assets.landing.sources.lerobot.v30 import LeRobotV30Reader
+from dyna_assets.landing.sources.mcap.reader import McapReader
+from dyna_assets.landing.sources.rlds.reader import RldsReader
+from dyna_assets.landing.sources.rosbag2.reader import Rosbag2Reader
 from dyna_assets.landing.upload import landed_files
+from dyna_train.errors import did_you_mean
 
 _EVERY: tuple[Reader, ...] = (
     LeRobotV21Reader(),
@@ -28,15 +32,15 @@ _EVERY: tuple[Reader, ...] = (
 )
 READERS: Mapping[str, Reader] = {reader.name: reader for reader in _EVERY}
 """By name, in the order in which they are asked whether a folder is theirs."""
+MAY_CRASH = frozenset({AlohaHdf5Reader.name})
+"""Readers whose library may end its process on damaged bytes: HDF5's is not made for hostile files."""
 
 
 def reader_named(name: str) -> Reader:
     """The reader of that name. Raises RecordingError naming the nearest one."""
     if name in READERS:
         return READERS[name]
-    near = difflib.get_close_matches(name, READERS, n=1, cutoff=0.4)
-    hint = f"did you mean '{near[0]}'?" if near else f"known readers: {', '.join(READERS)}"
-    raise RecordingError(f"no reader is called '{name}'; {hint}")
+    raise RecordingError(f"no reader is called '{name}'; {did_you_mean(name, READERS, 'readers')}")
 
 
 def reader_of(source: SourceProfile) -> Reader:

@@ -38,16 +38,16 @@ def merged_rows(streams: Iterable[Iterator[RawMessage]]) -> Iterator[RawMessage]
 
 def row_json(value: Any) -> bytes:
     """The message of one row: a number, a text, bytes, None, an array, or lists and mappings of these."""
-    return json.dumps({"value": _sayable(value)}, allow_nan=False, default=str).encode()
+    return json.dumps({"value": _in_json(value)}, allow_nan=False, default=str).encode()
 
 
-def _sayable(value: Any) -> Any:
+def _in_json(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return [_sayable(item) for item in value]
+        return [_in_json(item) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _sayable(item) for key, item in value.items()}
+        return {str(key): _in_json(item) for key, item in value.items()}
     if isinstance(value, bytes | memoryview):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):

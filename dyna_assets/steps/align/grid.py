@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dyna_assets.clocks import fit_lattice
+from dyna_assets.clocks import Lattice, fit_lattice
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.profile import Grid
 from dyna_train.episode.profile import SECOND_NS, grid_times_ns
@@ -21,6 +21,8 @@ only good to 60 us after a quarter of an hour, and must not shift a topic by a w
 MOST_STEPS = 1 << 24
 """More than four hours at 1000 Hz, or six days at 30 Hz: what asks for more has a clock that jumped."""
 _RATE_TOLERANCE = 0.01
+_SURELY = 3.0
+"""Standard errors of a camera's rate that it may be further off: jitter hides the rate of a few frames."""
 _LEAST_FRAMES = 10
 """Fewer frames do not tell a camera's rate from a frame that was lost."""
 
@@ -32,10 +34,12 @@ class Steps:
     """The T steps of an episode. times_T: the instant of each, int64 ns.
 
     reference_T: with a reference camera, which of its messages each step is, -1 in a hole; otherwise None.
+    note: how they lie, and how often they really come, in words.
     """
 
     times_T: Times
     reference_T: Times | None = None
+    note: str = "uniform"
 
 
 def lay_steps(grid: Grid, clocks: Mapping[str, Times], reference: str) -> Steps:
@@ -87,11 +91,13 @@ def _frames_as_steps(grid: Grid, topic: str, times_M: Times, start_ns: int, end_
             f"the reference camera {topic} has no frame in the {(end_ns - start_ns) / 1e9:.3f} s that all topics share",
             check="time.overlap",
         )
-    _check_rate(grid, topic, shown)
-    return _fill_holes(shown, np.arange(first, last), grid)
+    lattice = _kept_rate(grid, topic, shown)
+    times_T, reference_T = _without_holes(shown, np.arange(first, last), grid)
+    return Steps(times_T, reference_T, _note(grid.reference, times_T, lattice))
 
 
-def _fill_holes(shown: Times, numbers: Times, grid: Grid) -> Steps:
+def _without_holes(shown: Times, numbers: Times, grid: Grid) -> tuple[Times, Times]:
+    """Times and message numbers of the steps: every frame, and a period apart, -1, where none came for too long."""
     period_ns = SECOND_NS / grid.rate_hz
     apart = np.diff(shown)
     num_filled = np.where(apart > grid.max_gap_s * 1e9, np.rint(apart / period_ns).astype(np.int64) - 1, 0)
@@ -102,15 +108,33 @@ def _fill_holes(shown: Times, numbers: Times, grid: Grid) -> Steps:
     times_T = np.interp(np.arange(len(reference_T)), at, (shown - shown[0]).astype(np.float64))
     times_T = shown[0] + np.rint(times_T).astype(np.int64)
     times_T[at] = shown
-    return Steps(times_T, reference_T)
+    return times_T, reference_T
 
 
-def _check_rate(grid: Grid, topic: str, shown: Times) -> None:
-    """The rate in the file is the profile's, so that all episodes of a source share it: the camera must keep it."""
-    rate_hz = fit_lattice(shown).rate_hz
-    if len(shown) >= _LEAST_FRAMES and abs(rate_hz / grid.rate_hz - 1) > _RATE_TOLERANCE:
+def _kept_rate(grid: Grid, topic: str, shown: Times) -> Lattice:
+    """The camera's clock. Its rate must be the profile's, which the files of all episodes of the source state.
+
+    Frames that were lost leave it as it is, and so does jitter: a window of so many steps then takes longer where a
+    frame is missing, but is not of another speed everywhere.
+    """
+    lattice = fit_lattice(shown, grid.rate_hz)
+    off = abs(lattice.rate_hz / grid.rate_hz - 1)
+    if len(shown) >= _LEAST_FRAMES and off > _RATE_TOLERANCE + _SURELY * lattice.rate_error:
         raise RecordingError(
-            f"the frames of the reference camera {topic} come at {rate_hz:.4g} Hz, grid.rate_hz says {grid.rate_hz:g}. "
-            f"The steps are its frames: write its own rate, within {_RATE_TOLERANCE:.0%}, or leave out grid.reference",
+            f"the frames of the reference camera {topic} come at {lattice.rate_hz:.4g} Hz, grid.rate_hz says "
+            f"{grid.rate_hz:g}. The steps are its frames: write its own rate, within {_RATE_TOLERANCE:.0%}, or leave "
+            "out grid.reference",
             check="time.reference_rate",
         )
+    return lattice
+
+
+def _note(camera: str, times_T: Times, lattice: Lattice) -> str:
+    """'frames of top, 24.2 a second: 58 of 300 at 29.99 Hz were lost'."""
+    span_s = int(times_T[-1] - times_T[0]) / SECOND_NS
+    often = f", {(len(times_T) - 1) / span_s:.4g} a second" if span_s else ""
+    num_lost = lattice.num_slots - len(lattice.slots_N)
+    lost = (
+        f": {num_lost:,} of {lattice.num_slots:,} at {lattice.rate_hz:.4g} Hz were lost" if num_lost else ""
+    )
+    return f"frames of {camera}{often}{lost}"

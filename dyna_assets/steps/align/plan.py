@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
-from dyna_assets.landing.profile import ActionRole, CameraRole, SourceProfile, TopicRole, VectorRole
+from dyna_assets.landing.profile import ActionRole, CameraRole, SourceProfile, VectorRole
 from dyna_assets.steps.align.grid import TOLERANCE_NS, Steps, lay_steps
 from dyna_assets.steps.align.resample import (
     NEVER_NS,
@@ -25,7 +25,7 @@ from dyna_assets.steps.align.resample import (
     lay_vector,
     pick,
 )
-from dyna_train.episode.profile import MAX_NS, MISSING_NS, grid_times_ns
+from dyna_train.episode.profile import MAX_NS, MISSING_NS, SECOND_NS, grid_times_ns
 from dyna_train.episode.stretches import Stretches, steps_at
 
 _LAST_NS = MAX_NS - 2 * TOLERANCE_NS
@@ -60,7 +60,7 @@ class Alignment:
 
     start_ns, rate_hz: step k has the log time start_ns + k / rate_hz in the file, which is log_T, int64 ns.
     grid_T: the instant of each step, int64 ns: the same on a uniform grid; with a reference camera, the capture time
-    of its frame.
+    of its frame. grid_note: how they lie, in words, for the file: with a reference camera, how often they come.
     frames: camera -> int64 [T], number of the source frame (in file order) shown at the step, -1 for none.
     vectors: episode topic ('state/<name>' or 'action/<name>') -> (float32 [T, D], capture ns int64 [T]).
     skew_ns: camera -> int64 [T], instant minus capture, 0 where it shows nothing.
@@ -80,11 +80,17 @@ class Alignment:
     valid_T: Flags
     counts: Mapping[str, Counts]
     shift_ns: int
+    grid_note: str
 
     @property
     def num_steps(self) -> int:
         """T."""
         return len(self.grid_T)
+
+    @property
+    def duration_s(self) -> float:
+        """From the first instant to one period after the last: more than T / rate_hz where frames were lost."""
+        return int(self.grid_T[-1] - self.grid_T[0]) / SECOND_NS + 1 / self.rate_hz
 
     @property
     def max_skew_ns(self) -> dict[str, int]:
@@ -150,12 +156,11 @@ def align(
         for role in profile.cameras
     }
     held = {
-        name: _laid_vector(role, Series(clocks[role.topic], vectors[role.topic].values_MD), steps, gap_ns)
-        for name, role in _vector_roles(profile)
+        role.key: _laid_vector(role, Series(clocks[role.topic], vectors[role.topic].values_MD), steps, gap_ns)
+        for role in profile.vectors
     }
     every = {**{f"camera/{name}": laid for name, laid in cameras.items()}, **held}
-    topics = {**{f"camera/{role.name}": role.topic for role in profile.cameras}}
-    topics |= {name: role.topic for name, role in _vector_roles(profile)}
+    topics = {role.key: role.topic for role in profile.topic_roles}
     grid_T, missing = steps.times_T, {name: laid.missing_T for name, laid in every.items()}
     return Alignment(
         start_ns=int(grid_T[0]),
@@ -171,13 +176,8 @@ def align(
         valid_T=~np.logical_or.reduce([np.zeros(len(grid_T), np.bool_), *missing.values()]),
         counts={topics[name]: _counts(clocks[topics[name]], laid, grid_T) for name, laid in every.items()},
         shift_ns=shift_ns,
+        grid_note=steps.note,
     )
-
-
-def _vector_roles(profile: SourceProfile) -> Iterator[tuple[str, VectorRole]]:
-    """('state/<name>' or 'action/<name>', role) of every vector."""
-    yield from ((f"state/{role.name}", role) for role in profile.states)
-    yield from ((f"action/{role.name}", role) for role in profile.actions)
 
 
 def _laid_camera(
@@ -206,8 +206,7 @@ def _counts(times_M: Times, laid: Laid, grid_T: Times) -> Counts:
 
 def _corrected(profile: SourceProfile, recorded: Mapping[str, Times]) -> tuple[dict[str, Times], int]:
     """(topic -> capture times without its latency, what was added to all so that none is below 0)."""
-    every: tuple[TopicRole, ...] = (*profile.cameras, *profile.states, *profile.actions)
-    late_ns = {role.topic: round(role.latency_ms * 1e6) for role in every}
+    late_ns = {role.topic: round(role.latency_ms * 1e6) for role in profile.topic_roles}
     for topic in late_ns:
         _check_times(topic, recorded[topic])
     earliest_ns = min(int(recorded[topic][0]) - late_ns[topic] for topic in late_ns)
