@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,7 +55,10 @@ def _fault(model: type[BaseModel], fault: Any) -> str:
         return f"unknown key '{key}'; {hint}"
     if fault["type"] == "missing":
         return f"key '{key}' is missing"
-    return f"key '{key}' = {fault['input']!r}: {fault['msg']}"
+    said = str(fault["ctx"]["error"]) if fault["type"] == "value_error" else fault["msg"]  # a rule of ours
+    if isinstance(fault["input"], Mapping):  # a rule over many keys names those that it means
+        return f"key '{key}': {said}" if key else said
+    return f"key '{key}' = {fault['input']!r}: {said}"
 
 
 def _keys_at(model: type[BaseModel], loc: tuple[Any, ...]) -> list[str]:

@@ -76,7 +76,7 @@ def _refusals(report: DemoReport) -> Table:
         table.add_column(column, overflow="fold")
     for name, reason in list(report.quarantined.items())[:REASONS_SHOWN]:
         table.add_row(f"upload {name}", Text(reason))
-    shown = [row for row in report.rejected if not row.reason.startswith("upload quarantined")]
+    shown = [row for row in report.rejected if not row.is_of_upload]
     for row in shown[:REASONS_SHOWN]:
         table.add_row(row.name, Text(row.reason))
     if len(shown) > REASONS_SHOWN:
@@ -85,9 +85,8 @@ def _refusals(report: DemoReport) -> Table:
 
 
 def _warnings(report: DemoReport) -> Table:
-    table = Table(
-        "warning", "episodes", "for example", title="worth a look", title_justify="left", expand=True
-    )
+    table = Table("warning", "episodes", title="worth a look", title_justify="left", expand=True)
+    table.add_column("for example", overflow="fold")
     for check, num_episodes, reason in report.warnings:
         table.add_row(check, str(num_episodes), Text(reason))
     for note in report.notes:

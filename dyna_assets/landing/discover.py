@@ -237,7 +237,8 @@ def _ignored(root: Folder, files: Mapping[str, FileInfo]) -> list[FoundUpload]:
             _listing_digest(group),
             "ignored",
             f"{root.below(name).uri}: no {MARKER} here, and the source sets no quiet_period_s; "
-            f"found {describe_files(group)}",
+            f"found {describe_files(group)}. Write one (dyna_assets.landing.upload.commit_upload), or set "
+            "quiet_period_s in the source's TOML",
         )
         for name, group in first_level(files).items()
     ]

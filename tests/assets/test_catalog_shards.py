@@ -172,7 +172,7 @@ def test_every_group_is_in_one_shard_in_order_and_the_limits_hold(
         assert fits or len(shard.groups) == 1
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(sizes=st.lists(st.tuples(st.integers(1, 6), st.integers(0, 400)), min_size=1, max_size=6))
 def test_the_catalog_keeps_that_law(new_database: Callable[[], str], sizes: list[tuple[int, int]]) -> None:
     limits = ShardLimits(max_episodes=4, max_bytes=1000)

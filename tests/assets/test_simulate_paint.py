@@ -21,7 +21,6 @@ def noisy(seed: int, height: int = 240, width: int = 320) -> NDArray[np.uint8]:
     return np.random.default_rng(seed).integers(14, 242, (height, width, 3), dtype=np.uint8)
 
 
-@settings(deadline=None)
 @given(number=NUMBERS, height=st.integers(20, 300), width=st.integers(64, 500))
 def test_a_painted_number_is_read_back_at_any_size(number: int, height: int, width: int) -> None:
     rgb = noisy(0, height, width)
@@ -29,7 +28,7 @@ def test_a_painted_number_is_read_back_at_any_size(number: int, height: int, wid
     assert read_paint(rgb) == number
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(number=NUMBERS)
 def test_a_painted_number_survives_jpeg_and_a_resize_to_half(number: int) -> None:
     rgb = noisy(1)

@@ -230,4 +230,4 @@ def test_a_check_to_skip_that_there_is_not_is_refused_with_the_nearest_one() -> 
 
 
 def test_a_steps_version_reads_as_its_parts() -> None:
-    assert STEPS["episodes"].version == "align:2 derive:1 encode:2 pack:3"
+    assert STEPS["episodes"].version == "align:3 derive:1 encode:2 pack:3"

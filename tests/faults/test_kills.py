@@ -105,7 +105,7 @@ def test_a_worker_killed_at_several_moments_leaves_a_state_that_the_next_one_com
 
 def test_ctrl_c_ends_the_worker_soon_and_leaves_no_process(workspace: Workspace, tmp_path: Path) -> None:
     record_uploads(
-        workspace.home.landing / "sim", 1, start=NUM_UPLOADS - 1, seconds=8.0, size=(240, 320), seed=1
+        workspace.home.landing / "sim", 1, start=NUM_UPLOADS - 1, seconds=6.0, size=(120, 160), seed=1
     )
     worker = start_worker(workspace)
     made = Path(workspace.lake) / "episodes"

@@ -35,14 +35,14 @@ from dyna_train.video.encode import Quality
 
 NUM_STEPS = 54
 EFFORT = Effort(
-    windows=4,
-    slow_windows=4,
+    windows=2,
+    slow_windows=2,
     spans=1,
-    decoded_steps=30,
+    decoded_steps=12,
     excerpt_s=0.5,
     clean_s=1.8,
     tried=(Quality(18),),
-    fast=(Quality(20, fast_decode=True), Quality(24, fast_decode=True)),
+    fast=(Quality(24, fast_decode=True),),
 )
 KEYS = [
     "storage.vs_jpeg",

@@ -25,7 +25,7 @@ SIZES = st.tuples(st.integers(16, 40), st.integers(16, 40))
 
 
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_a_healthy_file_of_any_layout_has_no_fault(tmp_path_factory, data):
     gop, gops, chunks = (
         data.draw(st.integers(1, 5)),

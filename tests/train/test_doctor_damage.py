@@ -34,7 +34,7 @@ def test_a_cut_inside_a_chunk_says_which_record_needs_which_byte(rich_episode, t
 
 
 @given(data=st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_a_flipped_bit_in_any_record_is_found_even_behind_right_checksums(
     rich_episode, tmp_path_factory, data
 ):

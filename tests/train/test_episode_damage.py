@@ -71,7 +71,7 @@ def test_a_cut_inside_a_video_chunk_says_how_many_bytes_it_needs(whole, tmp_path
 
 
 @given(data=st.data())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_a_flipped_byte_raises_the_typed_error_or_changes_nothing(whole, content, tmp_path_factory, data):
     """Every record is hit alike, however small; a byte that nobody reads may change without harm."""
     _, start, end = data.draw(st.sampled_from(records(whole)))

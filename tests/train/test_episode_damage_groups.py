@@ -87,7 +87,7 @@ def assert_right_or_refused(episode: Episode, full: Any, right_answers: dict[str
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_flipped_byte_of_any_group_is_refused_or_changes_nothing_whichever_way_the_file_is_opened(
     full, right_answers, tmp_path_factory, data
 ):
@@ -136,7 +136,7 @@ def _whole_gops(table: GopTable, cut: int, script: Script) -> Iterator[str]:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_flipped_byte_of_a_gop_table_is_refused_or_changes_nothing(
     full, right_answers, tmp_path_factory, data
 ):

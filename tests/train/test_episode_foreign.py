@@ -151,7 +151,7 @@ def test_a_rewritten_episode_reads_as_it_did_though_its_index_was_copied_along(w
         }
     ),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_episode_reads_the_same_however_a_tool_rewrote_it(
     script, in_log_order, by_arrival, options, tmp_path_factory
 ):
@@ -324,7 +324,7 @@ def expected(rewritten) -> list[Any]:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_flipped_byte_of_a_rewritten_episode_is_a_typed_error_or_changes_nothing(
     rewritten, expected, tmp_path_factory, data
 ):

@@ -89,7 +89,7 @@ def test_an_episode_with_every_group_and_gaps_comes_back_as_it_went_in(tmp_path)
 
 
 @given(script=scripts())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_episode_comes_back_as_it_went_in_by_its_end_and_by_its_table(script, tmp_path_factory):
     made = script.write(tmp_path_factory.mktemp("law") / "e.mcap")
     for episode in open_both_ways(script, made):
@@ -97,7 +97,7 @@ def test_any_episode_comes_back_as_it_went_in_by_its_end_and_by_its_table(script
 
 
 @given(script=scripts(max_steps=20))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_equal_input_gives_equal_bytes_whatever_pace_its_tracks_have(script, tmp_path_factory):
     folder = tmp_path_factory.mktemp("equal")
     made = script.write(folder / "one.mcap")
@@ -147,7 +147,7 @@ def most_decoded(steps: set[int], has_T: np.ndarray, gop: int) -> int:
     offsets=st.lists(st.integers(-4, 24), min_size=1, max_size=8, unique=True),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_every_window_of_every_anchor_equals_a_decode_in_sequence_bit_for_bit(
     full, in_sequence, offsets, seed
 ):
@@ -175,7 +175,7 @@ def test_every_window_of_every_anchor_equals_a_decode_in_sequence_bit_for_bit(
 
 
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_fetching_many_plans_of_many_files_together_equals_reading_them_one_by_one(
     data, full, tmp_path_factory
 ):
@@ -242,7 +242,7 @@ def scattered(tmp_path_factory) -> tuple[CountingStore, EpisodeFile]:
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_batch_asks_a_store_for_as_few_ranges_as_its_gaps_allow(scattered, data):
     store, _ = scattered
     episodes = [Episode.open(f"{name}.mcap", fs=store) for name in ("a", "b")]

@@ -101,7 +101,7 @@ def test_footage_whose_keyframes_weigh_little_more_than_other_frames_gets_a_shor
     assert plan_layout(PATTERNS["mixed"], 30.0, sizes=sizes).gop < 30
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pattern=patterns, rate_hz=rates, sizes=size_models, store=stores)
 def test_a_planned_gop_nests_in_two_seconds_and_a_block_is_no_shorter(pattern, rate_hz, sizes, store):
     layout = plan_layout(pattern, rate_hz, sizes=sizes, store=store)
@@ -112,7 +112,7 @@ def test_a_planned_gop_nests_in_two_seconds_and_a_block_is_no_shorter(pattern, r
     assert layout.steps_per_block < BLOCK_S * Fraction(rate_hz) + layout.steps_per_chunk
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(pattern=patterns, rate_hz=rates, sizes=size_models, store=stores, gop=st.integers(1, 400))
 def test_a_chunk_keeps_its_bounds_or_is_as_near_to_them_as_whole_gops_can(
     pattern, rate_hz, sizes, store, gop

@@ -221,7 +221,7 @@ def test_the_size_of_the_file_is_predicted_within_five_percent(planned, sizes):
     assert expected.file_mb_per_minute == pytest.approx(found, rel=0.05)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     name=st.sampled_from(sorted(PATTERNS)),
     num_cameras=st.integers(0, 4),

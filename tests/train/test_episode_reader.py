@@ -60,7 +60,7 @@ def test_every_step_of_every_camera_reads_back_the_step_painted_into_it(episode,
 
 
 @given(camera=st.integers(0, 2), steps=st.lists(st.integers(0, NUM_STEPS - 1), max_size=12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_list_of_steps_gives_those_frames_in_that_order(path, camera, steps):
     with Episode.open(path) as episode:
         frames = episode.frames(CAMERAS[camera].name, steps)
@@ -70,7 +70,7 @@ def test_any_list_of_steps_gives_those_frames_in_that_order(path, camera, steps)
 
 
 @given(steps=st.sets(st.integers(0, NUM_STEPS - 1), min_size=1, max_size=8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_subset_of_steps_equals_the_plain_decode_bit_for_bit(episode, steps):
     everything = episode.frames("left.wrist", range(NUM_STEPS))
     wanted = sorted(steps)
@@ -137,7 +137,7 @@ def test_an_episode_without_vectors_has_states_of_no_dimensions(tmp_path):
 @given(
     data=st.data(), num_steps=st.integers(1, 30), dims=st.lists(st.integers(1, 40), min_size=1, max_size=4)
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_vectors_come_back_bit_for_bit_whatever_floats_they_hold(tmp_path_factory, data, num_steps, dims):
     tracks = [
         VectorTrack(f"v{k}", "action" if k % 2 else "state", tuple(map(str, range(dim))), ("",) * dim)

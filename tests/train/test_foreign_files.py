@@ -71,7 +71,7 @@ IRREGULAR = "keyint=9:min-keyint=1:scenecut=0:bframes=0"
 
 
 @given(numbers=st.lists(st.integers(0, 29), max_size=6), few_times=st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_frames_of_a_foreign_camera_come_by_the_number_of_their_message(tmp_path_factory, numbers, few_times):
     """Also where several messages share a time."""
     times_ns = [number // 4 for number in range(30)] if few_times else None
@@ -195,7 +195,7 @@ def test_an_absent_file_is_an_episode_error_that_names_it(tmp_path):
     use_chunking=st.booleans(),
     bounds=st.tuples(st.none() | st.integers(0, 10), st.none() | st.integers(10, 22)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_messages_come_as_the_stock_reader_gives_them(
     tmp_path_factory, times, chunk_size, compression, use_chunking, bounds
 ):

@@ -61,7 +61,7 @@ rows_of_a_file = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=rows_of_a_file, cuts=st.lists(st.integers(0, 25)), batch_rows=st.integers(1, 9))
 def test_every_row_gets_back_its_own_table_however_the_rows_arrive(tmp_path, rows, cuts, batch_rows):
     whole = tables_of([row or (None, None) for row in rows])

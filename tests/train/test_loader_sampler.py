@@ -44,7 +44,7 @@ def endless(sampler):
 worlds = st.sampled_from([1, 2, 3, 4, 6, 12])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(world=worlds, seed=st.integers(0, 2**32))
 def test_an_epoch_visits_every_anchor_at_most_once_and_all_but_the_last_incomplete_batch(
     manifest, world, seed
@@ -58,7 +58,7 @@ def test_an_epoch_visits_every_anchor_at_most_once_and_all_but_the_last_incomple
     assert set(seen) <= set(range(71))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(world=worlds, other=worlds, done=st.integers(0, 20), seed=st.integers(0, 1000))
 def test_a_resume_with_another_world_size_continues_the_same_global_order(manifest, world, other, done, seed):
     whole = global_steps(samplers(manifest, 1, batch_size=12, seed=seed), done + 8)

@@ -202,7 +202,7 @@ def test_round_numbers_lie_in_the_range_evenly(low, span, most):
 @given(
     values=st.lists(st.floats(-100, 100, width=32) | st.just(float("nan")), min_size=1, max_size=3000),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_an_outline_keeps_lowest_and_highest_value_and_leaves_out_what_is_none(values):
     values_T = np.array(values, np.float32)
     drawn = outline(values_T)
@@ -225,7 +225,7 @@ def test_dashes_lie_on_their_line_and_cover_their_share():
 
 
 @given(text=st.text(max_size=80), size=st.sampled_from([12, 16]), width=st.integers(60, 400))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_text_is_made_to_fit_its_width(text, size, width):
     assert text_width(fit(text, size, width), size) <= width
     lines = wrap(text, size, width, max_lines=3)

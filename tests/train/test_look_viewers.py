@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from episode_samples import header
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from look_samples import APP, ODD, many
 from typer.testing import CliRunner
@@ -37,7 +37,6 @@ tracks = st.builds(
 
 
 @given(vectors=st.lists(tracks, max_size=6, unique_by=lambda track: track.topic))
-@settings(deadline=None)
 def test_panels_show_every_dimension_once_and_few_names_each(vectors):
     panels = plan_panels(vectors)
     shown = [(line.topic, line.index) for panel in panels for line in panel.lines]

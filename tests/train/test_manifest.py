@@ -55,7 +55,7 @@ def written(path, lengths, *, batch_rows=4, info=INFO):
 
 
 lengths_of_rows = st.lists(st.integers(1, 50), min_size=1, max_size=30)
-quick = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def test_what_was_written_is_read_back(tmp_path):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dyna_train.loader.order import NUM_ROUNDS, Permutation
@@ -10,7 +10,6 @@ from dyna_train.loader.order import NUM_ROUNDS, Permutation
 seeds = st.integers(0, 2**64 - 1)
 
 
-@settings(deadline=None)
 @given(size=st.integers(1, 5000), seed=seeds, epoch=st.integers(0, 1000))
 @example(size=1, seed=0, epoch=0)
 @example(size=2, seed=0, epoch=0)
@@ -21,7 +20,6 @@ def test_every_index_appears_exactly_once_for_any_size(size, seed, epoch):
     assert np.array_equal(np.sort(indices), np.arange(size))
 
 
-@settings(deadline=None)
 @given(size=st.integers(1, 2**63 - 1), seed=seeds, data=st.data())
 def test_domains_up_to_63_bits_stay_inside_and_distinct(size, seed, data):
     positions = data.draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=50, unique=True))
@@ -31,7 +29,6 @@ def test_domains_up_to_63_bits_stay_inside_and_distinct(size, seed, data):
     assert len(set(indices.tolist())) == len(positions)
 
 
-@settings(deadline=None)
 @given(size=st.integers(10, 5000), seed=seeds, data=st.data())
 def test_a_position_has_the_same_index_whatever_else_is_asked_with_it(size, seed, data):
     order = Permutation.of(size, seed=seed)

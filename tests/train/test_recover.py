@@ -59,7 +59,7 @@ def messages_before(path: Path, cut: int) -> set[SentMessage]:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_of_a_file_cut_at_any_byte_every_whole_chunk_is_in_the_result(whole, tmp_path_factory, data):
     """At the ends of records, inside each kind of record, and anywhere."""
     healthy = whole.read_bytes()
@@ -203,7 +203,7 @@ def cut(path: Path, size_bytes: int) -> Path:
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_gop_that_lost_its_keyframe_or_its_middle_is_not_kept_behind_the_hole(
     whole, tmp_path_factory, data
 ):

@@ -43,7 +43,7 @@ def whole(tmp_path_factory) -> Path:
     enable_crcs=st.booleans(),
     keeps_sequence=st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_whatever_a_tool_made_of_it_the_same_file_comes_back(
     whole, tmp_path_factory, chunk_size, compression, by_time, use_chunking, enable_crcs, keeps_sequence
 ):

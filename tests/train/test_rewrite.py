@@ -67,7 +67,7 @@ WAYS = (by_regroup, by_recover, by_another_tool)
 
 
 @given(script=scripts(), way=st.sampled_from(WAYS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_whatever_an_episode_holds_a_rewrite_holds_too(tmp_path_factory, script, way):
     old = script.write(tmp_path_factory.mktemp("rewrite") / "old.mcap").path
     assert held(way(old)) == held(old)

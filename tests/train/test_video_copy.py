@@ -309,7 +309,7 @@ def test_steps_that_repeat_or_drop_frames_are_refused(frames: list[int], reason:
     assert fault_of(from_memory(encode(6, closed(3))), np.array(frames)) == reason
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     gop=st.integers(1, 8),
     before=st.integers(0, 3),

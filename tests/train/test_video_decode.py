@@ -69,7 +69,7 @@ def test_a_stream_that_states_a_delay_it_does_not_use_is_decoded_whole():
     assert [frame.pts for frame in decode_gop(packets, what="x")] == list(range(8))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     kind=st.sampled_from(KINDS),
     number=st.integers(0, 11),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dyna_train.errors import BadInput
@@ -11,7 +11,6 @@ from dyna_train.window import WindowSpec, gather_window, window_rows
 offsets = st.lists(st.integers(-50, 50), max_size=12)
 
 
-@settings(deadline=None)
 @given(data=st.data(), start=st.integers(0, 40), length=st.integers(1, 40), offsets=offsets)
 def test_rows_stay_in_the_stretch_and_are_pad_exactly_where_the_offset_leaves_it(
     data, start, length, offsets
@@ -39,7 +38,6 @@ def test_an_anchor_outside_the_stretch_is_an_index_error():
         window_rows(9, (0,), start=3, stop=9)
 
 
-@settings(deadline=None)
 @given(
     rate=st.sampled_from([10.0, 30.0, 29.97, 50.0, 1000.0]),
     steps=st.lists(st.integers(-500, 500), min_size=1),
