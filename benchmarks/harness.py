@@ -191,8 +191,7 @@ def show(report: Report, console: Console) -> None:
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.1f} GiB, "
         f"Python {machine['python']}, load {machine['load_average'][0]:.1f}"
     )
-    # A pipe has no width: what is cut there is lost.
-    console.print(table, width=None if console.is_terminal else max(console.width, WIDTH))
+    console.print(table)
     for note in report.notes:
         console.print(note)
 
@@ -219,7 +218,8 @@ def main(build: Callable[[], Report], argv: Sequence[str] | None = None) -> NoRe
     if as_json:
         print(json.dumps(report.as_json(), indent=1, allow_nan=False))
     else:
-        show(report, Console())
+        # a file has no width, and what is cut there is lost
+        show(report, Console() if sys.stdout.isatty() else Console(width=WIDTH))
     sys.exit(MISSED if report.missed else OK)
 
 

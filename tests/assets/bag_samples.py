@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from recordings import T0_NS, still
+from recordings import T0_NS, TYPES, still
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
-from rosbags.typesys import Stores, get_typestore
 from ruamel.yaml import YAML
 
-TYPES = get_typestore(Stores.ROS2_HUMBLE)
 STEP_NS, LATENCY_NS = 10_000_000, 3_000_000
 STORAGES = {"db3": StoragePlugin.SQLITE3, "mcap": StoragePlugin.MCAP}
 JOINTS = ["shoulder", "elbow"]

@@ -20,28 +20,12 @@ from mcap.writer import Writer as McapWriter
 from mcap_ros2.writer import Writer as Ros2Writer
 from numpy.typing import NDArray
 from PIL import Image
+from rosbags.typesys import Stores, get_typestore
 
 WIDTH, HEIGHT, BITS = 64, 48, 8
 NAMES = ("shoulder", "elbow", "gripper")
-HEADER = "=" * 80 + (
-    "\nMSG: std_msgs/Header\nbuiltin_interfaces/Time stamp\nstring frame_id\n" + "=" * 80 +
-    "\nMSG: builtin_interfaces/Time\nint32 sec\nuint32 nanosec\n"
-)  # fmt: skip
-MSG_COMPRESSED = "std_msgs/Header header\nstring format\nuint8[] data\n" + HEADER
-MSG_IMAGE = (
-    "std_msgs/Header header\nuint32 height\nuint32 width\nstring encoding\nuint8 is_bigendian\nuint32 step\n"
-    "uint8[] data\n" + HEADER
-)
-MSG_JOINTS = (
-    "std_msgs/Header header\nstring[] name\nfloat64[] position\nfloat64[] velocity\nfloat64[] effort\n"
-    + HEADER
-)
-MSG_FLOATS = (
-    "std_msgs/MultiArrayLayout layout\nfloat32[] data\n" + "=" * 80 + "\nMSG: std_msgs/MultiArrayLayout\n"
-    "std_msgs/MultiArrayDimension[] dim\nuint32 data_offset\n" + "=" * 80 +
-    "\nMSG: std_msgs/MultiArrayDimension\nstring label\nuint32 size\nuint32 stride\n"
-)  # fmt: skip
-MSG_STRING = "string data\n"
+TYPES = get_typestore(Stores.ROS2_HUMBLE)
+"""The message types that ROS 2 brings."""
 T0_NS = 1_790_000_000_000_000_000
 
 
@@ -234,11 +218,16 @@ def stamp(time_ns: int, frame: str = "base") -> dict[str, object]:
     return {"stamp": {"sec": time_ns // 10**9, "nanosec": time_ns % 10**9}, "frame_id": frame}
 
 
-def encoded(kind: str, definition: str, message: dict[str, object]) -> bytes:
-    """The CDR bytes that the mcap-ros2-support package writes for a message."""
+def definition(kind: str) -> str:
+    """A ROS 2 message type with all that it is made of, as recorders write it beside the messages."""
+    return TYPES.generate_msgdef(kind, ros_version=2)[0].strip() + "\n"
+
+
+def encoded(kind: str, message: dict[str, object], text: str = "") -> bytes:
+    """The CDR bytes that the mcap-ros2-support package writes for a message. text: a definition of its own."""
     buffer = BytesIO()
     writer = Ros2Writer(buffer)
-    writer.write_message("/x", writer.register_msgdef(kind, definition), message, 0, 0)
+    writer.write_message("/x", writer.register_msgdef(kind, text or definition(kind)), message, 0, 0)
     writer.finish()
     buffer.seek(0)
     _, _, record = next(iter(make_reader(buffer).iter_messages()))
@@ -255,9 +244,10 @@ def write_mcap(
     """
     buffer = BytesIO()
     writer = Ros2Writer(buffer)
-    image = writer.register_msgdef("sensor_msgs/msg/CompressedImage", MSG_COMPRESSED)
-    joints = writer.register_msgdef("sensor_msgs/msg/JointState", MSG_JOINTS)
-    text = writer.register_msgdef("std_msgs/msg/String", MSG_STRING)
+    image, joints, text = (
+        writer.register_msgdef(kind, definition(kind))
+        for kind in ("sensor_msgs/msg/CompressedImage", "sensor_msgs/msg/JointState", "std_msgs/msg/String")
+    )
     for tick in range(2 * length):
         time_ns = T0_NS + tick * 10**9 // 60
         head = stamp(time_ns if stamped else 0)

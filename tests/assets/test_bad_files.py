@@ -10,7 +10,7 @@ from pathlib import Path
 import h5py
 import pytest
 from bag_samples import write_bag
-from landing_bench import OPTIONS, SAYS, WRITERS, Bench
+from lab import OPTIONS, SAYS, WRITERS, Lab
 from mcap.reader import make_reader
 from mcap.writer import CompressionType
 from recordings import change_info, write_aloha, write_lerobot_v21, write_mcap
@@ -57,12 +57,12 @@ def test_an_empty_file_costs_its_upload_or_row_with_the_file_named(
 ) -> None:
     root = tmp_path / "set"
     WRITERS[kind](root)
-    bench = Bench.of(catalog, root, tmp_path / "lake", **OPTIONS.get(kind, {}))
+    lab = Lab.of(catalog, root, tmp_path / "lake", **OPTIONS.get(kind, {}))
     path = root / file.format(bag=root.name)
     assert path.stat().st_size > 0
     path.write_bytes(b"")
-    bench.register()
-    found = bench.refusal() if level == "upload" else bench.rejection()
+    lab.register()
+    found = lab.refusal() if level == "upload" else lab.rejection()
     assert re.search(reason, found), found
     assert len(found) > 30
 
@@ -71,9 +71,9 @@ def test_an_empty_metadata_file_of_a_bag_is_named_and_the_bag_read_without(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     write_bag(tmp_path / "set", "db3", range(60))
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
     (tmp_path / "set/metadata.yaml").write_bytes(b"")
-    assert bench.register().notes == [
+    assert lab.register().notes == [
         "lab: .: 1 of 1 bags have no metadata.yaml, first set",
         "lab: .: 1 files are read by nobody, first metadata.yaml; name them under the source's 'ignore'",
     ]
@@ -81,11 +81,11 @@ def test_an_empty_metadata_file_of_a_bag_is_named_and_the_bag_read_without(
 
 def test_an_empty_marker_is_refused(catalog: Catalog, tmp_path: Path) -> None:
     write_aloha(tmp_path / "landing/one/a.hdf5", 60)
-    bench = Bench.of(catalog, tmp_path / "landing", tmp_path / "lake")
+    lab = Lab.of(catalog, tmp_path / "landing", tmp_path / "lake")
     (tmp_path / "landing/one/upload.json").write_bytes(b"")
-    bench.register()
+    lab.register()
     assert re.search(
-        r"upload\.json: not JSON .*; 0 bytes\. Write the marker in one piece", bench.refusal("one")
+        r"upload\.json: not JSON .*; 0 bytes\. Write the marker in one piece", lab.refusal("one")
     )
 
 
@@ -104,25 +104,25 @@ def test_a_link_out_of_the_upload_is_never_followed(
         commit(one)
     target = {"file": "elsewhere/secret.hdf5", "folder": "elsewhere", "nothing": "gone"}[what]
     (one / "link.hdf5").symlink_to(tmp_path / target)
-    bench = Bench.of(catalog, tmp_path / "landing", tmp_path / "lake")
-    bench.register()
+    lab = Lab.of(catalog, tmp_path / "landing", tmp_path / "lake")
+    lab.register()
     expected = {
         "file": r"link\.hdf5 is a link to .*elsewhere/secret\.hdf5, outside the upload's folder",
         "folder": r"link\.hdf5: is a link to a folder outside, .*/elsewhere, which is not followed; so nobody knows",
         "nothing": r"link\.hdf5: is a link to .*/gone, where nothing is; so nobody knows",
     }
-    assert re.search(expected[what], bench.refusal("one"))
-    assert bench.episodes() == []
+    assert re.search(expected[what], lab.refusal("one"))
+    assert lab.episodes() == []
 
 
 def test_paths_with_dots_out_of_the_upload_are_refused(catalog: Catalog, tmp_path: Path) -> None:
     write_aloha(tmp_path / "landing/one/a.hdf5", 60)
     commit(tmp_path / "landing/one", lambda text: text.replace('"a.hdf5"', '"../../a.hdf5"').encode())
-    bench = Bench.of(catalog, tmp_path / "landing", tmp_path / "lake")
-    bench.register()
+    lab = Lab.of(catalog, tmp_path / "landing", tmp_path / "lake")
+    lab.register()
     assert (
         "../../a.hdf5: expected a path inside the upload's folder, found one that leaves it"
-        in bench.refusal("one")
+        in lab.refusal("one")
     )
 
 
@@ -131,25 +131,25 @@ def test_metadata_that_leads_out_of_the_upload_is_refused(
     catalog: Catalog, tmp_path: Path, path: str
 ) -> None:
     root = write_lerobot_v21(tmp_path / "set", [30])
-    bench = Bench.of(catalog, root, tmp_path / "lake")
+    lab = Lab.of(catalog, root, tmp_path / "lake")
     change_info(root, data_path=path)
-    bench.register()
-    assert re.search(r"info\.json: path template .* leads out of the data set", bench.refusal())
+    lab.register()
+    assert re.search(r"info\.json: path template .* leads out of the data set", lab.refusal())
 
 
 def test_a_data_set_inside_hdf5_that_lies_in_another_file_is_never_read(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     write_aloha(tmp_path / "set/a.hdf5", 60)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
     (tmp_path / "secret").write_bytes(bytes(60 * 4))
     with h5py.File(tmp_path / "set/a.hdf5", "a") as file:
         del file["action"]
         file.create_dataset("action", (60, 4), "u1", external=[(str(tmp_path / "secret"), 0, 240)])
-    bench.register()
+    lab.register()
     assert re.match(
         r"gate_before: topics\.present: action 'action' \(action\): its values lie in other files",
-        bench.rejection(),
+        lab.rejection(),
     )
 
 
@@ -160,15 +160,15 @@ def test_a_chunk_that_says_it_unpacks_to_a_terabyte_is_refused_before_it_is(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     path = write_mcap(tmp_path / "set/a.mcap", 30, compression=CompressionType.ZSTD)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
     with path.open("rb") as file:
         summary = make_reader(file).get_summary()
     assert summary is not None
     patch(path, summary.chunk_indexes[0].chunk_start_offset + 9 + 16, 1 << 40)
-    bench.register()
+    lab.register()
     assert re.search(
         r"a\.mcap: damaged at byte [\d,]+: a chunk says it holds 1,099,511,627,776 bytes unpacked, expected at most",
-        bench.rejection(),
+        lab.rejection(),
     )
 
 
@@ -176,12 +176,12 @@ def test_a_message_that_says_it_is_larger_than_any_memory_is_refused(
     catalog: Catalog, tmp_path: Path
 ) -> None:
     path = write_mcap(tmp_path / "set/a.mcap", 30, use_chunking=False)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
     patch(path, first_message(path.read_bytes()) + 1, 1 << 50)
-    bench.register()
+    lab.register()
     assert re.search(
         r"a\.mcap: damaged at byte [\d,]+: .* 1,125,899,906,842,6\d\d bytes, the file ends at",
-        bench.rejection(),
+        lab.rejection(),
     )
 
 
@@ -202,13 +202,13 @@ def patch(path: Path, at: int, value: int) -> None:
 
 def test_rows_that_no_memory_holds_are_refused(catalog: Catalog, tmp_path: Path) -> None:
     write_aloha(tmp_path / "set/a.hdf5", 60)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
     with h5py.File(tmp_path / "set/a.hdf5", "a") as file:
         del file["action"]
         file.create_dataset("action", (1 << 40, 4), "f4", chunks=(64, 4))
-    bench.register()
+    lab.register()
     assert re.search(
-        r"action: says that it has 1,099,511,627,776 rows|says that it has [\d,]+ rows", bench.rejection()
+        r"action: says that it has 1,099,511,627,776 rows|says that it has [\d,]+ rows", lab.rejection()
     )
 
 
@@ -220,11 +220,11 @@ def test_a_folder_that_may_not_be_read_is_said_and_not_passed_over(catalog: Cata
         for name in ("one", "two"):
             write_aloha(landing / name / "a.hdf5", 60)
         write_aloha(landing / "one/more/b.hdf5", 60)
-        bench = Bench.of(catalog, landing, tmp_path / "lake")
+        lab = Lab.of(catalog, landing, tmp_path / "lake")
         (landing / "one/more").chmod(0)
         catalog.sources()  # a connection that is open already
         with as_nobody():
-            done = bench.register()
+            done = lab.register()
         (landing / "one/more").chmod(0o755)
     assert done.registered == {"lab: two": 1}
     assert re.search(

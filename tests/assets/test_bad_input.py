@@ -18,7 +18,7 @@ import fsspec
 import pytest
 import recordings as samples
 from fsspec.implementations.local import LocalFileSystem
-from landing_bench import SAYS, Bench
+from lab import SAYS, Lab
 from mcap.reader import make_reader
 from mcap.writer import Writer
 from recordings import T0_NS, write_aloha, write_mcap
@@ -71,11 +71,11 @@ def test_a_file_that_is_replaced_while_it_is_read_makes_no_episode_of_two(
     catalog: Catalog, tmp_path: Path, change: Callable[[Path], None], step: str
 ) -> None:
     write_aloha(tmp_path / "set/a.hdf5", 60)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
-    bench.register()
-    row = replace(bench.row(), upload_uri=f"replacing://{tmp_path}/set")
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab.register()
+    row = replace(lab.row(), upload_uri=f"replacing://{tmp_path}/set")
     if step == "episodes":
-        tables = bench.through(bench.row(), "gate_before")["recordings"].rows
+        tables = lab.through(lab.row(), "gate_before")["recordings"].rows
         row = replace(row, upstream={"recordings": tables["recordings"][0]})
     Replacing.replace_with = change
     result = attempt(step, row)
@@ -89,10 +89,10 @@ def test_a_file_that_is_replaced_while_it_is_read_makes_no_episode_of_two(
 
 def test_a_file_that_nobody_touches_is_read_over_any_store(catalog: Catalog, tmp_path: Path) -> None:
     write_aloha(tmp_path / "set/a.hdf5", 60)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
-    bench.register()
-    row = replace(bench.row(), upload_uri=f"replacing://{tmp_path}/set")
-    assert {result.status for result in bench.through(row).values()} == {"ok"}
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab.register()
+    row = replace(lab.row(), upload_uri=f"replacing://{tmp_path}/set")
+    assert {result.status for result in lab.through(row).values()} == {"ok"}
 
 
 def test_files_replaced_under_a_marker_that_stays_are_found_by_their_hashes(
@@ -100,11 +100,11 @@ def test_files_replaced_under_a_marker_that_stays_are_found_by_their_hashes(
 ) -> None:
     write_aloha(tmp_path / "landing/one/a.hdf5", 60)
     commit_upload(tmp_path / "landing/one", **SAYS)
-    bench = Bench.of(catalog, tmp_path / "landing", tmp_path / "lake")
-    assert bench.register().registered == {"lab: one": 1}
+    lab = Lab.of(catalog, tmp_path / "landing", tmp_path / "lake")
+    assert lab.register().registered == {"lab: one": 1}
     another_file_of_the_same_size_and_time(tmp_path / "landing/one/a.hdf5")
     os.utime(tmp_path / "landing/one/a.hdf5")
-    assert re.search(r"a\.hdf5: expected sha256 \w+, found", bench.register().quarantined["lab: one"])
+    assert re.search(r"a\.hdf5: expected sha256 \w+, found", lab.register().quarantined["lab: one"])
 
 
 # Names
@@ -115,15 +115,15 @@ def test_two_uploads_with_one_episode_name_the_second_is_refused_with_the_first(
 ) -> None:
     write_aloha(tmp_path / "set/x.hdf5", 60)
     write_aloha(tmp_path / "set/day/y.hdf5", 60)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
-    bench.register()
-    assert {row.name for row in bench.episodes()} == {"x", "day/y"}
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab.register()
+    assert {row.name for row in lab.episodes()} == {"x", "day/y"}
     commit_upload(tmp_path / "set/day", **SAYS)
-    bench.register()
+    lab.register()
     assert re.search(
         r"upload 'day': recording 'day/y' came before, with another upload \(episode \d\)\. Names are unique within a "
         "source: rename it, or land it under another source",
-        bench.refusal("day"),
+        lab.refusal("day"),
     )
 
 
@@ -132,12 +132,12 @@ def test_a_wrong_topic_in_the_toml_names_the_topics_there_are_nearest_first(
 ) -> None:
     write_mcap(tmp_path / "set/a.mcap", 60)
     camera = CameraRole(name="top", topic="/top/image/compresed")
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake", cameras=(camera,))
-    bench.register()
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake", cameras=(camera,))
+    lab.register()
     assert re.match(
         r"gate_before: topics\.present: camera 'top' \(/top/image/compresed\): not in the recording; topics there: "
         r"/top/image/compressed, .*\. Correct the source profile or the recorder",
-        bench.rejection(),
+        lab.rejection(),
     )
 
 
@@ -149,11 +149,11 @@ def test_a_clock_in_the_future_is_rejected(
 ) -> None:
     monkeypatch.setattr(samples, "T0_NS", 2_100_000_000_000_000_000)  # the year 2036
     write_mcap(tmp_path / "set/a.mcap", 60)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
-    bench.register()
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab.register()
     assert re.match(
         r"gate_before: time\.future: the last capture is [\d,.]+ days in the future: the recorder's clock is wrong",
-        bench.rejection(),
+        lab.rejection(),
     )
 
 
@@ -162,12 +162,12 @@ def test_a_camera_that_appears_half_way_is_rejected(catalog: Catalog, tmp_path: 
     (tmp_path / "set").mkdir()
     with whole.open("rb") as source, (tmp_path / "set/a.mcap").open("wb") as target:
         copy_without(source, target, "/top/image/compressed", before_ns=T0_NS + 2_000_000_000)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
-    bench.register()
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab.register()
     assert re.match(
         r"gate_before: time\.late_start: /top/image/compressed starts at 2\.0\d s, most topics by 0\.00 s: what came "
         "before is lost. Start the recorder when every sensor runs",
-        bench.rejection(),
+        lab.rejection(),
     )
 
 
@@ -188,5 +188,5 @@ def copy_without(source: Any, target: Any, topic: str, *, before_ns: int) -> Non
 
 def test_a_source_that_lacks_an_option_is_named_with_what_to_write(catalog: Catalog, tmp_path: Path) -> None:
     write_records(tmp_path / "set/a.tfrecord", [example(episode(0, 4))])
-    done = Bench.of(catalog, tmp_path / "set", tmp_path / "lake").register()
+    done = Lab.of(catalog, tmp_path / "set", tmp_path / "lake").register()
     assert re.match(r"source 'lab': RLDS keeps no times: give the rate", done.unreachable["lab"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from landing_bench import SAYS, Bench
+from lab import SAYS, Lab
 from recordings import write_aloha, write_lerobot_v21, write_text
 
 from dyna_assets.catalog.catalog import Catalog
@@ -35,9 +35,9 @@ def test_a_task_in_any_encoding_comes_through_to_the_episode_file(
 ) -> None:
     data, expected = TEXTS[name]
     write_aloha(tmp_path / "set/a.hdf5", 60, task=np.void(data))
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
-    bench.register()
-    results = bench.through(bench.row(), "episodes")
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
+    lab.register()
+    results = lab.through(lab.row(), "episodes")
     assert results["recordings"].rows["recordings"][0]["task"] == expected
     assert results["episodes"].status == "ok", results["episodes"]
     assert pa.array([expected]).to_pylist() == [expected]  # as the tables of the warehouse hold it
@@ -50,9 +50,9 @@ def test_half_a_surrogate_pair_in_a_data_sets_task_is_spelled_out(catalog: Catal
     root = write_lerobot_v21(tmp_path / "set", [30])
     line = json.dumps({"episode_index": 0, "tasks": ["fo\ud800ld"], "length": 30})
     write_text(root / "meta/episodes.jsonl", line + "\n")
-    bench = Bench.of(catalog, root, tmp_path / "lake")
-    bench.register()
-    found = bench.through(bench.row(), "recordings")["recordings"].rows["recordings"][0]
+    lab = Lab.of(catalog, root, tmp_path / "lake")
+    lab.register()
+    found = lab.through(lab.row(), "recordings")["recordings"].rows["recordings"][0]
     assert found["task"] == r"fo\ud800ld"
 
 
@@ -81,9 +81,9 @@ def test_a_marker_whose_task_no_table_can_hold_is_refused(
     catalog: Catalog, tmp_path: Path, name: str
 ) -> None:
     change, reason = REFUSED_MARKERS[name]
-    bench = marked(catalog, tmp_path, change)
-    bench.register()
-    assert re.search(reason, bench.refusal("one"))
+    lab = marked(catalog, tmp_path, change)
+    lab.register()
+    assert re.search(reason, lab.refusal("one"))
 
 
 TAKEN_MARKERS = {
@@ -99,18 +99,18 @@ def test_a_markers_task_is_whole_in_the_warehouse_and_short_in_the_catalog(
     catalog: Catalog, tmp_path: Path, name: str
 ) -> None:
     change, task = TAKEN_MARKERS[name]
-    bench = marked(catalog, tmp_path, change)
-    bench.register()
-    (row,) = bench.episodes()
+    lab = marked(catalog, tmp_path, change)
+    lab.register()
+    (row,) = lab.episodes()
     assert len(row.task) <= MAX_TEXT and row.task[:400] == task[:400]
-    found = bench.through(bench.row(), "recordings")["recordings"].rows["recordings"][0]
+    found = lab.through(lab.row(), "recordings")["recordings"].rows["recordings"][0]
     assert found["task"] == task
 
 
-def marked(catalog: Catalog, tmp_path: Path, change: Callable[[str], bytes]) -> Bench:
+def marked(catalog: Catalog, tmp_path: Path, change: Callable[[str], bytes]) -> Lab:
     write_aloha(tmp_path / "landing/one/a.hdf5", 60)
     commit_upload(tmp_path / "landing/one", **SAYS, task="TASK")
     marker = tmp_path / "landing/one/upload.json"
-    bench = Bench.of(catalog, tmp_path / "landing", tmp_path / "lake")
+    lab = Lab.of(catalog, tmp_path / "landing", tmp_path / "lake")
     marker.write_bytes(change(marker.read_text()))
-    return bench
+    return lab

@@ -230,9 +230,9 @@ class Busy(Catalog):
 
 
 def test_a_run_that_wrote_meanwhile_is_not_overwritten_and_its_shard_is_judged_once_more(
-    lake: Lake, postgres_url: str
+    lake: Lake, empty_catalog_url: str
 ) -> None:
-    with Busy.open(postgres_url) as busy:
+    with Busy.open(empty_catalog_url) as busy:
         todo = [lambda: lake.gap(3, 0.25, policy=STRICT)]
         busy.meanwhile = lambda: todo.pop()() if todo else None  # type: ignore[method-assign,assignment]
         quiet, lake.catalog = lake.catalog, busy
@@ -244,11 +244,11 @@ def test_a_run_that_wrote_meanwhile_is_not_overwritten_and_its_shard_is_judged_o
 
 
 def test_a_run_judging_by_the_old_policy_in_a_shard_that_nothing_changes_in_is_found(
-    lake: Lake, postgres_url: str
+    lake: Lake, empty_catalog_url: str
 ) -> None:
     lake.regate(STRICT)
     mild = gap_policy("mild", reject=0.3)
-    with Busy.open(postgres_url) as busy:
+    with Busy.open(empty_catalog_url) as busy:
         todo = [lambda: lake.gap(1, 0.2, policy=STRICT)]
         busy.meanwhile = lambda: todo.pop()() if todo else None  # type: ignore[method-assign,assignment]
         quiet, lake.catalog = lake.catalog, busy
@@ -266,10 +266,10 @@ def test_a_run_that_drew_its_number_before_and_writes_later_is_refused(lake: Lak
 
 
 def test_a_run_that_never_ends_is_given_up_on_and_named(
-    lake: Lake, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, empty_catalog_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dyna_assets.quality.regate.MAX_ROUNDS", 1)
-    with Busy.open(postgres_url) as busy:
+    with Busy.open(empty_catalog_url) as busy:
         busy.meanwhile = lambda: lake.gap(3, 0.4) and None  # type: ignore[method-assign,assignment]
         quiet, lake.catalog = lake.catalog, busy
         with pytest.raises(

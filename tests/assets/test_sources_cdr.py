@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import MSG_COMPRESSED, MSG_FLOATS, MSG_IMAGE, MSG_JOINTS, encoded, painted, stamp
+from recordings import encoded, painted, stamp
 
 from dyna_assets.landing.sources.messages import cdr
 from dyna_assets.landing.sources.messages.cdr_vectors import (
@@ -52,7 +52,7 @@ def test_joint_states_are_read_as_an_independent_writer_wrote_them(
         "velocity": velocity,
         "effort": [],
     }
-    data = encoded("sensor_msgs/msg/JointState", MSG_JOINTS, message)
+    data = encoded("sensor_msgs/msg/JointState", message)
     block = CdrVectors.of_joints(data).block([data])
     assert joint_layout(data).shape.joints == tuple(names)
     assert {part: found[0].tolist() for part, found in block.values.items()} == {
@@ -64,7 +64,6 @@ def test_joint_states_are_read_as_an_independent_writer_wrote_them(
 def test_joint_states_that_measure_nothing_are_unfit() -> None:
     data = encoded(
         "sensor_msgs/msg/JointState",
-        MSG_JOINTS,
         {"header": stamp(1), "name": ["a"], "position": [], "velocity": [], "effort": []},
     )
     with pytest.raises(Unfit, match="joint states without any value"):
@@ -75,7 +74,6 @@ def test_joint_states_that_measure_nothing_are_unfit() -> None:
 def test_compressed_pictures_are_read_as_written(frame: str, payload: bytes) -> None:
     data = encoded(
         "sensor_msgs/msg/CompressedImage",
-        MSG_COMPRESSED,
         {"header": stamp(5, frame), "format": "jpeg", "data": payload},
     )
     assert cdr.compressed_image(data) == CodedPicture("jpeg", payload)
@@ -87,7 +85,7 @@ def test_compressed_pictures_are_read_as_written(frame: str, payload: bytes) -> 
 )
 def test_float_arrays_are_read_as_written(told: list[float], label: str) -> None:
     folding = {"dim": [{"label": label, "size": 1, "stride": 1}], "data_offset": 0}
-    data = encoded("std_msgs/msg/Float32MultiArray", MSG_FLOATS, {"layout": folding, "data": told})
+    data = encoded("std_msgs/msg/Float32MultiArray", {"layout": folding, "data": told})
     assert values(standard("std_msgs/msg/Float32MultiArray", data), data) == told
 
 
@@ -114,7 +112,7 @@ def test_raw_pictures_become_frames_with_their_exact_pixels(encoding: str, paddi
         "step": step,
         "data": np.pad(rows, ((0, 0), (0, padding))).tobytes(),
     }
-    frame = cdr.raw_image(encoded("sensor_msgs/msg/Image", MSG_IMAGE, message)).frame()
+    frame = cdr.raw_image(encoded("sensor_msgs/msg/Image", message)).frame()
     if encoding == "mono8":
         assert (frame.to_ndarray() == pixels).all()
     else:

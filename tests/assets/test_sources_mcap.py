@@ -9,10 +9,6 @@ import numpy as np
 import pytest
 from mcap.writer import CompressionType, IndexType
 from recordings import (
-    MSG_COMPRESSED,
-    MSG_FLOATS,
-    MSG_IMAGE,
-    MSG_JOINTS,
     NAMES,
     T0_NS,
     RawMessage,
@@ -57,19 +53,18 @@ def picture(number: int, time_ns: int = T0_NS, form: str = "jpeg") -> bytes:
     data = still(number, "PNG" if form == "png" else "JPEG")
     return encoded(
         "sensor_msgs/msg/CompressedImage",
-        MSG_COMPRESSED,
         {"header": stamp(time_ns), "format": form, "data": data},
     )
 
 
 def joints(names: list[str], position: list[float], time_ns: int = T0_NS) -> bytes:
     message = {"header": stamp(time_ns), "name": names, "position": position, "velocity": [], "effort": []}
-    return encoded("sensor_msgs/msg/JointState", MSG_JOINTS, message)
+    return encoded("sensor_msgs/msg/JointState", message)
 
 
 def floats(values: list[float]) -> bytes:
     message = {"layout": {"dim": [], "data_offset": 0}, "data": values}
-    return encoded("std_msgs/msg/Float32MultiArray", MSG_FLOATS, message)
+    return encoded("std_msgs/msg/Float32MultiArray", message)
 
 
 @pytest.mark.parametrize("flags", ALL_FLAGS, ids=str)
@@ -148,7 +143,7 @@ def test_raw_pictures_png_and_float_arrays_are_read(tmp_path: Path) -> None:
         "data": painted(5).tobytes(),
     }
     messages = [
-        RawMessage("/raw", "sensor_msgs/msg/Image", encoded("sensor_msgs/msg/Image", MSG_IMAGE, image)),
+        RawMessage("/raw", "sensor_msgs/msg/Image", encoded("sensor_msgs/msg/Image", image)),
         RawMessage("/png", "sensor_msgs/CompressedImage", picture(6, form="png")),
         RawMessage("/cmd", "std_msgs/msg/Float32MultiArray", floats([1.5, 2.5])),
     ]

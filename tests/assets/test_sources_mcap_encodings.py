@@ -25,7 +25,7 @@ from mcap_samples import (
     vector_of,
     write_samples,
 )
-from recordings import MSG_JOINTS, T0_NS, encoded, number_in, painted, stamp, still, write_mcap
+from recordings import T0_NS, encoded, number_in, painted, stamp, still, write_mcap
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.sources.messages.topics import Other, Pictures, Video
@@ -162,7 +162,7 @@ def test_joint_states_come_out_the_same_of_every_encoding(names: list[str], data
         joints_of(JSON, json_sample("/t", {"header": header, **told}).data),
         joints_of(JSON, json_sample("/t", {"timestamp": "2026-01-02T03:04:05Z", **told}).data),
         joints_of(kind, message.SerializeToString()),
-        joints_of(ros, encoded("sensor_msgs/msg/JointState", MSG_JOINTS, of_ros)),
+        joints_of(ros, encoded("sensor_msgs/msg/JointState", of_ros)),
     ]
     assert [names for names, _ in found] == [
         {part: tuple(names) for part in told if part != "name" and told[part]}

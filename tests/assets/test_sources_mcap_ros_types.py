@@ -9,26 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recordings import HEADER, MSG_JOINTS, T0_NS, encoded, stamp
+from recordings import T0_NS, definition, encoded, stamp
 
 from dyna_assets.landing.sources.messages.file import RawTopic
 from dyna_assets.landing.sources.messages.ros2_topics import ros2_topic
 from dyna_assets.landing.sources.messages.topics import BadMessage, Block, MessageTopic, Other
 
 SEPARATOR = "=" * 80 + "\n"
-POSE = (
-    "geometry_msgs/Point position\ngeometry_msgs/Quaternion orientation\n"
-    f"{SEPARATOR}MSG: geometry_msgs/Point\nfloat64 x\nfloat64 y\nfloat64 z\n"
-    f"{SEPARATOR}MSG: geometry_msgs/Quaternion\nfloat64 x\nfloat64 y\nfloat64 z\nfloat64 w\n"
-)
-POSE_STAMPED = (
-    f"std_msgs/Header header\ngeometry_msgs/Pose pose\n{HEADER}{SEPARATOR}MSG: geometry_msgs/Pose\n{POSE}"
-)
+HEADER = SEPARATOR + "MSG: std_msgs/Header\n" + definition("std_msgs/msg/Header")
 TIP = {"position": {"x": 1.0, "y": 2.0, "z": 3.0}, "orientation": {"x": 0.0, "y": 0.0, "z": 0.0, "w": 1.0}}
 
 
-def topic(kind: str, definition: str, first: bytes | None, schema_encoding: str = "ros2msg") -> MessageTopic:
-    return ros2_topic(RawTopic("/t", kind, schema_encoding, definition.encode(), "cdr", 1), first)
+def topic(kind: str, text: str, first: bytes | None, schema_encoding: str = "ros2msg") -> MessageTopic:
+    return ros2_topic(RawTopic("/t", kind, schema_encoding, text.encode(), "cdr", 1), first)
 
 
 def reason(found: MessageTopic) -> str:
@@ -47,9 +40,7 @@ def block(found: MessageTopic, *messages: bytes) -> Block:
 
 def stamped_pose(time_ns: int, frame: str = "base", x: float = 1.0) -> bytes:
     pose = {**TIP, "position": {"x": x, "y": 2.0, "z": 3.0}}
-    return encoded(
-        "geometry_msgs/msg/PoseStamped", POSE_STAMPED, {"header": stamp(time_ns, frame), "pose": pose}
-    )
+    return encoded("geometry_msgs/msg/PoseStamped", {"header": stamp(time_ns, frame), "pose": pose})
 
 
 NUMBERS: dict[str, st.SearchStrategy[Any]] = {
@@ -107,10 +98,10 @@ def test_the_numbers_of_any_type_come_back_under_their_names_with_the_stamp(
     frame: str,
 ) -> None:
     lines = ["std_msgs/Header header", outer[0][0], "my_msgs/Part part", *outer[0][1:], "uint8 last"]
-    definition = "\n".join(lines) + f"\n{SEPARATOR}MSG: my_msgs/Part\n" + "\n".join(inner[0]) + "\n" + HEADER
+    text = "\n".join(lines) + f"\n{SEPARATOR}MSG: my_msgs/Part\n" + "\n".join(inner[0]) + "\n" + HEADER
     values = {**outer[1], "part": inner[1], "last": 7}
-    data = encoded("my_msgs/msg/Own", definition, {"header": stamp(seconds * 10**9, frame * 3), **values})
-    found = topic("my_msgs/msg/Own", definition, data)
+    data = encoded("my_msgs/msg/Own", {"header": stamp(seconds * 10**9, frame * 3), **values}, text)
+    found = topic("my_msgs/msg/Own", text, data)
     ordered = {"f0": values["f0"], "part": inner[1], **values}
     assert dict(zip(names(found), block(found, data).values[""][0].tolist(), strict=True)) == flat(ordered)
     assert list(names(found)) == list(flat(ordered))
@@ -119,7 +110,7 @@ def test_the_numbers_of_any_type_come_back_under_their_names_with_the_stamp(
 
 def test_nested_fields_are_named_by_their_path_and_the_stamp_is_the_capture_time() -> None:
     data = stamped_pose(T0_NS)
-    found = topic("geometry_msgs/msg/PoseStamped", POSE_STAMPED, data)
+    found = topic("geometry_msgs/msg/PoseStamped", definition("geometry_msgs/msg/PoseStamped"), data)
     assert names(found)[:4] == ("pose.position.x", "pose.position.y", "pose.position.z", "pose.orientation.x")
     assert found.stamp_ns(data) == T0_NS
     assert block(found, data).values[""].tolist() == [[1, 2, 3, 0, 0, 0, 1]]
@@ -134,12 +125,12 @@ def test_a_standard_type_is_read_without_a_definition(kind: str) -> None:
 
 
 def test_a_type_defined_as_idl_is_read() -> None:
-    definition = (
+    text = (
         SEPARATOR + "IDL: my_msgs/msg/Own\nmodule my_msgs {\n  module msg {\n    struct Own {\n"
         "      double a;\n      float b[2];\n      sequence<long> c;\n    };\n  };\n};\n"
     )
     data = b"\0\1\0\0" + struct.pack("<dffIi", 1.5, 2.5, 3.5, 1, -4)
-    found = topic("my_msgs/msg/Own", definition, data, "ros2idl")
+    found = topic("my_msgs/msg/Own", text, data, "ros2idl")
     assert names(found) == ("a", "b.0", "b.1", "c.0")
     assert block(found, data).values[""].tolist() == [[1.5, 2.5, 3.5, -4]]
 
@@ -173,7 +164,6 @@ def test_joint_states_are_read_whatever_their_frame_is_called(rows: list[tuple[s
     messages = [
         encoded(
             "sensor_msgs/msg/JointState",
-            MSG_JOINTS,
             {
                 "header": stamp(T0_NS + number, frame),
                 "name": ["a", "b"],
@@ -193,7 +183,7 @@ def test_joint_states_are_read_whatever_their_frame_is_called(rows: list[tuple[s
 
 
 @pytest.mark.parametrize(
-    ("definition", "said"),
+    ("text", "said"),
     [
         ("string note\nfloat64 x\n", "my_msgs/msg/Own: 'note' is text"),
         (
@@ -211,8 +201,8 @@ def test_joint_states_are_read_whatever_their_frame_is_called(rows: list[tuple[s
         ("float64[ x", "its definition cannot be read: Could not parse"),
     ],
 )
-def test_a_type_that_is_no_vector_says_why(definition: str, said: str) -> None:
-    assert said in reason(topic("my_msgs/msg/Own", definition, b"\0\1\0\0" + bytes(40_000)))
+def test_a_type_that_is_no_vector_says_why(text: str, said: str) -> None:
+    assert said in reason(topic("my_msgs/msg/Own", text, b"\0\1\0\0" + bytes(40_000)))
 
 
 def test_a_topic_without_a_message_or_without_a_field_says_so() -> None:
@@ -221,9 +211,9 @@ def test_a_topic_without_a_message_or_without_a_field_says_so() -> None:
 
 
 def test_a_stamped_topic_that_is_no_vector_keeps_its_capture_time() -> None:
-    definition = f"std_msgs/Header header\nstring note\n{HEADER}"
-    data = encoded("my_msgs/msg/Note", definition, {"header": stamp(T0_NS), "note": "hi"})
-    found = topic("my_msgs/msg/Note", definition, data)
+    text = f"std_msgs/Header header\nstring note\n{HEADER}"
+    data = encoded("my_msgs/msg/Note", {"header": stamp(T0_NS), "note": "hi"}, text)
+    found = topic("my_msgs/msg/Note", text, data)
     assert reason(found) == "my_msgs/msg/Note: 'note' is text"
     assert found.stamp_ns(data) == T0_NS
 

@@ -20,7 +20,7 @@ from mcap_samples import (
     opened,
     write_samples,
 )
-from recordings import HEIGHT, MSG_COMPRESSED, T0_NS, WIDTH, encoded, number_in, stamp
+from recordings import HEIGHT, T0_NS, WIDTH, encoded, number_in, stamp
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.sources.messages.pictures import codec_of
@@ -69,7 +69,7 @@ def ffmpeg_video(unit: bytes, time_ns: int) -> Sample:
 
 def ros_video(unit: bytes, time_ns: int) -> Sample:
     message = {"header": stamp(time_ns), "format": "h264", "data": unit}
-    data = encoded("sensor_msgs/msg/CompressedImage", MSG_COMPRESSED, message)
+    data = encoded("sensor_msgs/msg/CompressedImage", message)
     return Sample("/cam", Kind("cdr", "sensor_msgs/msg/CompressedImage", "ros2msg"), data)
 
 

@@ -9,7 +9,7 @@ from typing import IO, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from landing_bench import OPTIONS, SAYS, WRITERS, Bench
+from lab import OPTIONS, SAYS, WRITERS, Lab
 from mcap.reader import make_reader
 from mcap.records import Channel
 from recordings import write_aloha, write_lerobot_v21, write_mcap, write_text
@@ -198,28 +198,28 @@ def warehouse(tmp_path: Path) -> Warehouse:
     return found
 
 
-def report_of(bench: Bench, warehouse: Warehouse, *, until: str = "gate_after") -> UploadReport:
+def report_of(lab: Lab, warehouse: Warehouse, *, until: str = "gate_after") -> UploadReport:
     """Register, run the steps, write their rows as a shard's run does, and report."""
-    bench.register()
-    (upload,) = bench.uploads()
+    lab.register()
+    (upload,) = lab.uploads()
     seq = 0
-    for episode in bench.episodes():
-        for step, result in bench.through(bench.row(episode.name), until).items():
+    for episode in lab.episodes():
+        for step, result in lab.through(lab.row(episode.name), until).items():
             seq += 1
             for table, rows in result.rows.items():
                 warehouse.append(TABLES[table], 0, seq, rows, run_id="r")
             stamp = {"episode_id": episode.id, "step": step, "status": result.status, "reason": result.reason}
             warehouse.append(TABLES["version_stamps"], 0, seq, [stamp], run_id="r")
-    landed = find_landed(bench.source, bench.settings, upload, utc_now())
+    landed = find_landed(lab.source, lab.settings, upload, utc_now())
     listed = None if upload.marker is None else [file["path"] for file in upload.marker["files"]]
-    episodes = bench.catalog.upload_episodes(upload.id)
+    episodes = lab.catalog.upload_episodes(upload.id)
     return upload_report(
         landed.files,
         listed,
         {row.id: (row.name, row.files) for row in episodes},
-        reader_of(bench.source).metadata,
-        bench.source.ignore,
-        read_rows(warehouse, bench.catalog.upload_shards(upload.id), [row.id for row in episodes]),
+        reader_of(lab.source).metadata,
+        lab.source.ignore,
+        read_rows(warehouse, lab.catalog.upload_shards(upload.id), [row.id for row in episodes]),
     )
 
 
@@ -228,7 +228,7 @@ def test_of_a_whole_data_set_everything_is_accounted_for(
 ) -> None:
     root = write_lerobot_v21(tmp_path / "set", [40, 40])
     write_text(root / "README.md", "x")
-    report = report_of(Bench.of(catalog, root, tmp_path / "lake"), warehouse)
+    report = report_of(Lab.of(catalog, root, tmp_path / "lake"), warehouse)
     assert report.problems == ()
     assert {line.state for line in report.episodes} == {"made"}
     assert {line.fate for line in report.files} == {"recording", "metadata", "ignored"}
@@ -242,8 +242,8 @@ def test_of_every_format_every_file_and_message_is_accounted_for(
     catalog: Catalog, warehouse: Warehouse, tmp_path: Path, kind: str
 ) -> None:
     WRITERS[kind](tmp_path / "set")
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake", **OPTIONS.get(kind, {}))
-    report = report_of(bench, warehouse)
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake", **OPTIONS.get(kind, {}))
+    report = report_of(lab, warehouse)
     assert {line.state for line in report.episodes} == {"made"}, report.episodes
     assert report.problems == ()
     assert " messages in = " in report.balance
@@ -271,7 +271,7 @@ def test_of_a_committed_upload_the_marker_and_its_files_are_accounted_for(
 ) -> None:
     write_aloha(tmp_path / "set/ep.hdf5", 60)
     commit_upload(tmp_path / "set", **SAYS)
-    report = report_of(Bench.of(catalog, tmp_path / "set", tmp_path / "lake"), warehouse)
+    report = report_of(Lab.of(catalog, tmp_path / "set", tmp_path / "lake"), warehouse)
     assert report.problems == ()
     assert [(line.path, line.fate) for line in report.files] == [
         ("upload.json", "marker"), ("ep.hdf5", "recording")
@@ -282,14 +282,14 @@ def test_a_new_topic_in_a_known_source_and_a_file_that_nobody_reads_are_problems
     catalog: Catalog, warehouse: Warehouse, tmp_path: Path
 ) -> None:
     write_mcap(tmp_path / "set/a.mcap", 30)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake", extra=())
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake", extra=())
     write_text(tmp_path / "set/calibration.yaml", "x")
-    report = report_of(bench, warehouse, until="gate_before")
-    (upload,) = bench.uploads()
+    report = report_of(lab, warehouse, until="gate_before")
+    (upload,) = lab.uploads()
     assert upload.notes["reader"] == [
         "1 files are read by nobody, first calibration.yaml; name them under the source's 'ignore'"
     ]
-    assert bench.looked[0].notes == [f"lab: .: {upload.notes['reader'][0]}"]
+    assert lab.looked[0].notes == [f"lab: .: {upload.notes['reader'][0]}"]
     nobody, unmapped = report.problems
     assert nobody.startswith("1 file is read by nobody") and "First: calibration.yaml" in nobody
     assert "/log (1 messages)" in unmapped
@@ -300,11 +300,11 @@ def test_rows_of_an_earlier_episode_do_not_stand_for_a_recording_that_was_probed
     catalog: Catalog, warehouse: Warehouse, tmp_path: Path
 ) -> None:
     write_aloha(tmp_path / "set/ep.hdf5", 60)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake")
-    assert report_of(bench, warehouse).balance.endswith(" 0 in recordings without an episode")
-    again = attempt("recordings", bench.row())
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake")
+    assert report_of(lab, warehouse).balance.endswith(" 0 in recordings without an episode")
+    again = attempt("recordings", lab.row())
     warehouse.append(TABLES["accounts"], 0, 99, again.rows["accounts"], run_id="r")
-    (episode,) = bench.episodes()
+    (episode,) = lab.episodes()
     rows = read_rows(warehouse, {0}, [episode.id])
     assert {row["num_used"] for row in rows.accounts} == {None}
 
@@ -313,8 +313,8 @@ def test_a_joint_topic_that_is_kept_whole_is_accounted_for_by_each_of_its_parts(
     catalog: Catalog, warehouse: Warehouse, tmp_path: Path
 ) -> None:
     write_mcap(tmp_path / "set/a.mcap", 30)
-    bench = Bench.of(catalog, tmp_path / "set", tmp_path / "lake", actions=(), extra=("/leader*", "/log"))
-    report = report_of(bench, warehouse)
+    lab = Lab.of(catalog, tmp_path / "set", tmp_path / "lake", actions=(), extra=("/leader*", "/log"))
+    report = report_of(lab, warehouse)
     assert report.problems == ()
     kept = {line.topic: (line.num_in, line.num_used) for line in report.topics if line.use == "extra"}
     assert kept == {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from bag_samples import write_bag
 from hand_samples import write_hand_video, write_poses
 from recordings import write_aloha, write_lerobot_v21, write_lerobot_v30, write_mcap
+from row_samples import row_of
 from tf_records import episode, example, write_records
 
 from dyna_assets.catalog.catalog import Catalog
@@ -46,7 +47,7 @@ OPTIONS: dict[str, dict[str, Any]] = {"rlds": {"reader_options": {"rate_hz": 10.
 
 
 @dataclass
-class Bench:
+class Lab:
     """Source 'lab' in `landing`, read without a quiet period, or by markers where there are some."""
 
     catalog: Catalog
@@ -56,7 +57,7 @@ class Bench:
     looked: list[Registration] = field(default_factory=list)
 
     @classmethod
-    def of(cls, catalog: Catalog, landing: Path, lake: Path, **changes: Any) -> Bench:
+    def of(cls, catalog: Catalog, landing: Path, lake: Path, **changes: Any) -> Lab:
         """A source drafted from what lies in `landing`; changes: to its profile."""
         drafted = draft_source("lab", str(landing), Folder.of(landing)).profile
         quiet = {} if drafted.quiet_period_s is None else {"quiet_period_s": 0.0}
@@ -88,7 +89,9 @@ class Bench:
     def row(self, name: str = "") -> Row:
         """The row of the episode of this name, or of the only one."""
         (episode,) = [row for row in self.episodes() if name in ("", row.name)]
-        return Row(
+        return row_of(
+            self.source,
+            self.lake,
             episode_id=episode.id,
             name=episode.name,
             recording_name=recording_name(episode.upload, episode.name),
@@ -98,10 +101,6 @@ class Bench:
             upload_uri=episode.upload_uri,
             upload_problem=episode.upload_reason if episode.upload_state == "quarantined" else "",
             marker=episode.marker,
-            source=self.source,
-            shard_key="shard-000000",
-            settings=self.settings,
-            pipeline_version="test",
         )
 
     def through(self, row: Row, until: str = "gate_after") -> dict[str, StepResult]:
@@ -129,4 +128,4 @@ def with_upstream(row: Row, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -
         table: rows[0] for table, rows in tables.items() if table in ("recordings", "episodes")
     }
     upstream["traces"] = tables.get("traces", [])
-    return Row(**{**{key: getattr(row, key) for key in row.__slots__}, "upstream": upstream})
+    return replace(row, upstream=upstream)
