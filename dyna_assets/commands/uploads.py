@@ -94,6 +94,9 @@ def _show(row: UploadRow, report: UploadReport) -> None:
     if report.tasks:
         tasks = [{"recordings": f"{count:,}", "task": task} for task, count in report.tasks.items()]
         print_rows(tasks, False, title="tasks")
+    if report.notes:
+        notes = [{"recordings": f"{count:,}", "note": note} for note, count in report.notes.items()]
+        print_rows(notes[:SHOWN], False, title="notes")
     if report.topics:
         print_rows(topic_rows(report), False, title="topics")
     else:

@@ -81,8 +81,8 @@ class TopicLine:
 class UploadReport:
     """Everything of one upload.
 
-    tasks: text -> how many recordings. num_unreadable: recordings of which no topic is known, as the probe could not
-    read them. problems: what a person has to look at.
+    tasks, notes (what readers left out or assumed): text -> how many recordings. num_unreadable: recordings of which
+    no topic is known, as the probe could not read them. problems: what a person has to look at.
     """
 
     files: tuple[FileLine, ...]
@@ -90,6 +90,7 @@ class UploadReport:
     refused: tuple[RefusedLine, ...]
     num_unreadable: int
     tasks: Mapping[str, int]
+    notes: Mapping[str, int]
     topics: tuple[TopicLine, ...]
     problems: tuple[str, ...]
 
@@ -163,6 +164,7 @@ def upload_report(
         tuple(RefusedLine(one.episode_id, one.name, one.step, one.status, one.reasons) for one in refused),
         len(unreadable),
         _tasks(rows.recordings),
+        _notes(rows.recordings),
         topics,
         problems,
     )
@@ -241,6 +243,12 @@ def _tasks(recordings: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         texts = json.loads(row["facts"] or "{}").get("texts", ())  # a row of an earlier version has none
         counts.update({row["task"], *(text["text"] for text in texts if text["key"] == "task")} - {""})
     return dict(counts.most_common())
+
+
+def _notes(recordings: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """What readers left out or assumed; most frequent first."""
+    notes = (json.loads(row["facts"] or "{}").get("notes", ()) for row in recordings)
+    return dict(Counter(note for of_one in notes for note in of_one).most_common())
 
 
 def _topic_lines(accounts: Sequence[Mapping[str, Any]]) -> Iterator[TopicLine]:

@@ -91,6 +91,7 @@ def measure(recording: Recording, profile: SourceProfile, *, now_ns: int) -> Fac
         },
         "topics": topics,
         "texts": list(recording.meta.texts),
+        "notes": list(recording.meta.notes),
         **_shared_facts(topics, times, start_ns, profile.grid.max_gap_s),
     }
 

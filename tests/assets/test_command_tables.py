@@ -101,6 +101,7 @@ REPORT = UploadReport(
     refused=(),
     num_unreadable=0,
     tasks={},
+    notes={},
     topics=tuple(
         TopicLine(
             "/left_arm/joint_states.position", "vector", "float64", use, role, 9, 12_345_678, *counts, num_left_out=0,

@@ -172,12 +172,16 @@ def test_frames_between_that_are_not_listed_are_without_a_detection(tmp_path: Pa
         assert "names 3 of 8 frames: the others are without a detection" in recording.meta.notes[0]
 
 
-def test_files_that_count_from_one_are_noted_and_read_with_the_option(tmp_path: Path) -> None:
+def test_files_that_count_from_one_are_refused_and_read_with_the_option(tmp_path: Path) -> None:
     write_hand_video(tmp_path, 6)
     write_csv(tmp_path / "take.csv", wide_rows(range(1, 7)))
     with opened(tmp_path) as recording:
-        assert recording.times(LEFT)[0] == recording.times("video")[1]
-        assert "counts frames from 1: set first_frame = 1" in recording.meta.notes[0]
+        assert "frames 1 to 6, the video has 0 to 5: every pose would" in recording.meta.missing[LEFT]
+        with pytest.raises(
+            RecordingError, match=r"counts from 1, set first_frame = 1 under \[reader_options\]"
+        ):
+            recording.times(LEFT)
+        assert HandVideoReader().roles(recording).states  # so that the source's TOML can be drafted
     reader = HandVideoReader().configured({"first_frame": 1}, where="x")
     with opened(tmp_path, reader) as recording:
         assert recording.times(LEFT).tolist() == recording.times("video").tolist()

@@ -191,6 +191,13 @@ def test_tasks_count_recordings_also_where_a_task_holds_for_a_part() -> None:
     }
 
 
+def test_what_readers_assumed_is_reported_with_the_number_of_recordings() -> None:
+    noted = json.dumps({"notes": ["no attribute fps: took ALOHA's 50 Hz"]})
+    recordings = [{"task": "", "facts": facts} for facts in (noted, noted, "{}", None)]
+    report = upload_report({}, None, {}, (), (), ReportRows(recordings=recordings))
+    assert report.notes == {"no attribute fps: took ALOHA's 50 Hz": 2}
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Warehouse:
     found = Warehouse(str(tmp_path / "tables"))

@@ -26,6 +26,18 @@ def paired_with_frames(
     return _taken(poses, rows_M), times_M, notes
 
 
+def counts_from_one(poses: HandPoses, num_frames: int, first_frame: int, where: str) -> str:
+    """Why the rows do not pair with the video's frames: they name one behind the last, and not the first; '' if not."""
+    if poses.by == "time" or first_frame or not len(poses.keys_N):
+        return ""
+    if poses.keys_N.min() == 1 and poses.keys_N.max() == num_frames:
+        return (
+            f"{where}: its rows name frames 1 to {num_frames:,}, the video has 0 to {num_frames - 1:,}: every pose "
+            "would stand one frame late. If the file counts from 1, set first_frame = 1 under [reader_options]"
+        )
+    return ""
+
+
 def frame_times(pts_F: NDArray[np.int64], info: VideoInfo) -> NDArray[np.int64]:
     """Times [F] in ns since the first frame: a container may start its clock anywhere."""
     return ticks_to_ns(pts_F - pts_F[:1], info.time_base)
@@ -54,8 +66,6 @@ def _rows_by_frame(
             "number that pose files give to a video's first frame"
         )
     notes = []
-    if len(keys) and keys[-1] >= len(times_F) and keys[0] == 1:
-        notes.append(f"{where} counts frames from 1: set first_frame = 1 under [reader_options]")
     wanted = keys
     if len(keys) and len(keys) <= keys[-1] - keys[0]:
         wanted = np.union1d(np.arange(len(times_F)), keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dyna_assets.landing.recording import Folder, RawMessage, RecordingMeta, TopicInfo
 from dyna_assets.landing.sources.facts import meta_of, plain
 from dyna_assets.landing.sources.hand_video.files import read_poses
-from dyna_assets.landing.sources.hand_video.pairing import frame_times, paired_with_frames
+from dyna_assets.landing.sources.hand_video.pairing import counts_from_one, frame_times, paired_with_frames
 from dyna_assets.landing.sources.hand_video.poses import SIDES, HandPoses, HandTrack
 from dyna_assets.landing.sources.row_json import row_messages, row_topic
 from dyna_assets.landing.sources.row_recording import RowRecording
@@ -63,15 +63,17 @@ class HandVideoRecording(RowRecording):
             return cls(video, info, pts_F, _meta(None, len(pts_F), ["no pose file: a camera alone"]), {}, ())
         poses = read_poses(folder, poses_name)
         times_F, where = frame_times(pts_F, info), folder.at(poses_name)
+        fault = counts_from_one(poses, len(pts_F), first_frame, where)
         poses, times_M, notes = paired_with_frames(poses, times_F, first_frame, where)
         both = {side: poses.hands.get(side) for side in SIDES if poses.hands}
         hands = {
             side: track or HandTrack.unseen(next(filter(None, both.values()))) for side, track in both.items()
         }
         notes += [f"{side} hand: {track.note}" for side, track in hands.items() if track.note]
-        meta = _meta(poses, len(pts_F), notes)
+        rows = _row_topics(hands, poses.columns, times_M)
+        meta = replace(_meta(poses, len(pts_F), notes), missing=dict.fromkeys(rows, fault) if fault else {})
         seen = tuple(side for side, track in hands.items() if track.is_seen)
-        return cls(video, info, pts_F, meta, _row_topics(hands, poses.columns, times_M), seen)
+        return cls(video, info, pts_F, meta, rows, seen)
 
     def coded(self, topic: str) -> CodedVideo | None:
         """The video's packets; None for any other topic. Raises RecordingError."""
