@@ -25,7 +25,7 @@ ui: install
 	$(BIN)/dyna-assets ui --workspace workspace.yaml --port $(PORT)
 
 test: install
-	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m 'not slow' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: install
 	$(BIN)/python -m pytest -m slow

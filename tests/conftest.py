@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Programs that tests start and interrupt would ignore it, too, where the tests were started in the background.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two cores share the suite: how long one example takes says nothing.
 settings.register_profile("house", deadline=None)

@@ -29,14 +29,18 @@ def test_what_a_worker_waits_for_is_said_once_and_again_when_it_changes(house: H
     env = {**os.environ, "DYNA_HOME": str(house.workspace.home.path)}
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdout is not None
-        first = worker.stdout.readline()
-        time.sleep(1)  # some looks more
-        write_loose(house.landing / "sim" / "later")
-        second = worker.stdout.readline()
-        (house.landing / "sim" / "later" / "more.txt").write_text("hello")
-        third = worker.stdout.readline()
-        worker.send_signal(signal.SIGINT)
-        rest = worker.stdout.read()
+        try:
+            first = worker.stdout.readline()
+            time.sleep(1)  # some looks more
+            write_loose(house.landing / "sim" / "later")
+            second = worker.stdout.readline()
+            (house.landing / "sim" / "later" / "more.txt").write_text("hello")
+            third = worker.stdout.readline()
+            worker.send_signal(signal.SIGINT)
+            worker.wait(timeout=60)
+            rest = worker.stdout.read()
+        finally:
+            worker.kill()  # a test that fails must not wait for it
     assert first.startswith(f"not read: sim: {marker.parent.name}: ")
     assert second.startswith("not read: sim: later: ") and "found 1 file" in second
     assert third.startswith("not read: sim: later: ") and "found 2 files" in third
