@@ -202,8 +202,10 @@ def test_a_database_that_is_not_there_is_named_without_its_password() -> None:
         Catalog.open(url)
 
 
-def test_an_opened_catalog_outlives_a_restart_of_its_connections(catalog: Catalog, postgres_url: str) -> None:
-    with Catalog.open(postgres_url) as other, other._engine.connect() as connection:
+def test_an_opened_catalog_outlives_a_restart_of_its_connections(
+    catalog: Catalog, empty_catalog_url: str
+) -> None:
+    with Catalog.open(empty_catalog_url) as other, other._engine.connect() as connection:
         connection.exec_driver_sql(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"

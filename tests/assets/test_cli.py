@@ -18,8 +18,10 @@ from path_house import House
 from program import Program
 from typer.testing import CliRunner
 
+from dyna_assets.catalog.server import stop_server
 from dyna_assets.commands import corpus, quarantine, uploads
 from dyna_assets.errors import SetupError, UploadError
+from dyna_assets.home import Home
 from dyna_assets.ui import check_port_is_free
 from dyna_train.errors import DynaError
 
@@ -109,6 +111,7 @@ def test_wrong_settings_are_named_with_their_file(
 ) -> None:
     (tmp_path / "settings.toml").write_text(text)
     done = program(tmp_path, "status")
+    stop_server(Home.at(tmp_path))  # which some of them start before they are refused
     assert done.code == 2, done.errors
     assert re.search(message, done.message), done.errors
 

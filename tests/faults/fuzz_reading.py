@@ -25,6 +25,7 @@ from pathlib import Path
 import av
 from fuzz_samples import MARKER, PACKED, RECORD, TOML, WRITERS, mutated
 from recordings import write_mcap
+from row_samples import row_of
 
 from dyna_assets.landing.draft import draft_source
 from dyna_assets.landing.profile import SourceProfile
@@ -32,9 +33,7 @@ from dyna_assets.landing.recording import CodedRecording, ExtraRecording, Folder
 from dyna_assets.landing.source_toml import render_toml
 from dyna_assets.landing.sources import reader_of
 from dyna_assets.landing.upload import commit_upload, landed_files, parse_marker
-from dyna_assets.settings import Settings
 from dyna_assets.steps.attempt import attempt
-from dyna_assets.steps.work import Row
 from dyna_train.config import load_config
 from dyna_train.errors import DynaError
 
@@ -99,10 +98,8 @@ def refusal_of(act: Callable[[], object]) -> str:
 def probe(source: SourceProfile, root: Path) -> None:
     """The first steps of every recording; whatever is wrong must have become a rejection."""
     for ref in reader_of(source).recordings(Folder.of(root))[:MOST_RECORDINGS]:
-        row = Row(
-            1, ref.name, ref.name, ref.files, 1, ".", str(root), "", None, source, "shard-000000",
-            Settings(lake=str(root)), "fuzz",
-        )  # fmt: skip
+        about = {"name": ref.name, "recording_name": ref.name, "files": ref.files, "upload_uri": str(root)}
+        row = row_of(source, root, **about)
         result = attempt("recordings", row)
         if result.status == "ok":
             result = attempt(
