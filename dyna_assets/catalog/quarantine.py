@@ -11,12 +11,11 @@ from sqlalchemy.orm import Session
 
 from dyna_assets.catalog import registration
 from dyna_assets.catalog.models import Episode, Source, Upload
+from dyna_assets.catalog.registration import RELEASES
 from dyna_assets.catalog.rows import NewEpisode, NewUpload, RegisteredUpload
 from dyna_assets.catalog.shard_lock import REGISTRATION_LOCK
 from dyna_assets.settings import ShardLimits
 
-RELEASES = "released"
-"""Key of `Upload.notes`: a list of `Release`, the latest last."""
 SINCE = "quarantined_at"
 """Key of `Upload.notes`: when an upload was quarantined, ISO 8601."""
 

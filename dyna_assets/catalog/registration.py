@@ -18,6 +18,9 @@ from dyna_assets.errors import SetupError, UploadError
 from dyna_assets.settings import ShardLimits
 from dyna_train.episode.address import shard_key
 
+RELEASES = "released"
+"""Key of `Upload.notes`: a list of `dyna_assets.catalog.quarantine.Release`, the latest last."""
+
 
 def register(
     session: Session,
@@ -90,7 +93,8 @@ def _find(session: Session, source_id: int, name: str) -> Upload | None:
 
 
 def _check_immutable(source: str, upload: NewUpload, known: Upload) -> None:
-    if known.marker is not None:
+    # A release is a person's word for the bytes of that day: it ends with them, and the marker counts again.
+    if known.marker is not None and RELEASES not in known.notes:
         raise UploadError(
             f"source '{source}', upload '{upload.name}': its files changed after upload.json said it was complete "
             f"(expected digest {known.digest}, found {upload.digest}). Landed uploads are immutable: "

@@ -119,7 +119,7 @@ def _since(row: UploadRow) -> str:
 
 
 def _of_upload(workspace: Workspace, row: UploadRow) -> dict[str, Any]:
-    from dyna_assets.catalog.quarantine import RELEASES
+    from dyna_assets.catalog.registration import RELEASES
     from dyna_assets.landing.quarantine import file_faults
 
     landed = landed_now(workspace, row)

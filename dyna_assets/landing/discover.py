@@ -61,6 +61,10 @@ class FoundUpload:
             marker = read_marker(self.folder)
         except UploadError as error:
             return replace(self, state="broken", reason=str(error))
+        return self.with_marker(marker)
+
+    def with_marker(self, marker: UploadMarker) -> FoundUpload:
+        """Itself as `marker` describes it, ready."""
         return replace(self, marker=marker, digest=_sha256([marker.model_dump_json()]), state="ready")
 
     @property

@@ -145,7 +145,7 @@ def as_it_is(listed: FoundUpload) -> FoundUpload:
         )
         for path in there
     )
-    return replace(upload, marker=upload.marker.model_copy(update={"files": files}))
+    return upload.with_marker(upload.marker.model_copy(update={"files": files}))
 
 
 def file_faults(upload: FoundUpload) -> Iterator[tuple[str, str, str]]:

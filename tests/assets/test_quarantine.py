@@ -14,7 +14,8 @@ from lab import SAYS, Lab
 from recordings import write_aloha, write_mcap
 
 from dyna_assets.catalog.catalog import Catalog
-from dyna_assets.catalog.quarantine import RELEASES, SINCE
+from dyna_assets.catalog.quarantine import SINCE
+from dyna_assets.catalog.registration import RELEASES
 from dyna_assets.catalog.rows import RegisteredUpload, UploadRow
 from dyna_assets.errors import RecordingError, UploadError
 from dyna_assets.landing.quarantine import file_faults, find_landed, release, retry, upload_named
@@ -114,6 +115,21 @@ def test_after_a_release_other_bytes_are_refused_again(lab: Lab) -> None:
     released(lab)
     write_aloha(lab.landing / "one/a.hdf5", 61)
     assert "expected sha256" in verify(lab).quarantined[0]
+
+
+def test_a_released_upload_whose_files_are_put_right_is_read_again(lab: Lab) -> None:
+    right = (lab.landing / "one/a.hdf5").read_bytes()
+    write_aloha(lab.landing / "one/a.hdf5", 61)  # not what the marker lists
+    lab.register()
+    released(lab)
+    wrong_hash_of_input = next(row.input_hash for row in lab.episodes() if row.name == "one/a")
+    settle(lab)
+    (lab.landing / "one/a.hdf5").write_bytes(right)
+    assert list(lab.register().registered.values()) == [1]
+    now = next(row for row in lab.episodes() if row.name == "one/a")
+    assert (now.upload_state, now.input_hash == wrong_hash_of_input) == ("registered", False)
+    assert lab.catalog.due_shards()
+    assert RELEASES not in upload(lab).notes
 
 
 def test_an_upload_of_the_wrong_size_or_without_some_files_is_released_as_it_lies_there(lab: Lab) -> None:

@@ -278,7 +278,7 @@ def test_the_distant_store_sleeps_for_the_request_and_its_bytes(tmp_path: Path) 
     store = DistantStore(latency_s=0.01, bandwidth=10_000)
     began = time.perf_counter()
     assert store.cat_file(str(path), 10, 60) == bytes(range(10, 60))
-    assert 0.015 <= time.perf_counter() - began < 0.1
+    assert time.perf_counter() - began >= 0.015
     assert store.cat_file(str(path), start=-30) == bytes(range(70, 100))
     assert store.cat_file(str(path), start=-300) == bytes(range(100))
 
