@@ -15,6 +15,7 @@ from typing import Any, Literal
 import duckdb
 
 from dyna_assets.curation.curate import READS, CurationSpec, confine, select
+from dyna_assets.errors import CurationError
 from dyna_assets.labels.digest import CODE_CHARACTERS, VERSION
 from dyna_assets.labels.registry import CURRENT_ANNOTATIONS
 from dyna_assets.warehouse.store import Warehouse, fetch
@@ -92,6 +93,8 @@ def find_duplicates(warehouse: Warehouse, where: str = "true") -> Duplicates:
     Copies with equal states are paired with the first of them only, and of these only the first is compared further:
     so all copies of one recording hang together. Raises CurationError for a condition that is none or selects nothing.
     """
+    if not where.strip():
+        raise CurationError("duplicates: the condition is empty; expected SQL, as in: source = 'lab'")
     spec = CurationSpec(name="duplicates", where=where, passed=False)
     with duckdb.connect() as connection:
         pinned = [warehouse.pin(table) for table in (*READS, "annotations")]

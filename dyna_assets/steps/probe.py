@@ -14,6 +14,7 @@ from dyna_assets.clocks import WALL_CLOCK_NS, clock_facts, difference_s, drift_a
 from dyna_assets.landing.profile import SourceProfile, TopicRole, VectorRole
 from dyna_assets.landing.recording import ArrivalRecording, Recording
 from dyna_assets.landing.sources.base import nearest_first
+from dyna_assets.landing.sources.texts import Said, said_at
 from dyna_assets.quality.spans import longest
 from dyna_assets.quality.vector_facts import next_state_facts, vector_facts
 from dyna_assets.steps.accounts import account_rows
@@ -32,6 +33,7 @@ def probe(row: Row) -> StepResult:
         return StepResult(row.episode_id, "rejected", f"upload quarantined: {row.upload_problem}")
     with row.recording() as recording:
         facts = measure(recording, row.source, now_ns=time.time_ns())
+        facts["texts"] += _own_task(row, recording, facts)
         found = _recording_row(row, recording, facts)
         accounts = account_rows(row.episode_id, row.name, row.upload_name, recording, row.source)
     return StepResult(
@@ -232,6 +234,15 @@ def rounded(facts: Any) -> Any:
     if isinstance(facts, list):
         return [rounded(value) for value in facts]
     return float(f"{facts:.8g}") if isinstance(facts, float) else facts
+
+
+def _own_task(row: Row, recording: Recording, facts: Facts) -> list[Said]:
+    """What the recording calls its task, where the upload's marker calls it otherwise and so stands above it."""
+    own, task = recording.meta.task, (row.marker or {}).get("task")
+    if not own or not task or own == task or any(text["key"] == "task" for text in facts["texts"]):
+        return []
+    end_ns = facts["start_ns"] + round(facts["shared_s"] * 1e9)
+    return [said_at("task", own, facts["start_ns"], end_ns)]
 
 
 def _recording_row(row: Row, recording: Recording, facts: Facts) -> Facts:

@@ -285,6 +285,15 @@ def test_of_a_committed_upload_the_marker_and_its_files_are_accounted_for(
     ]  # fmt: skip
 
 
+def test_the_recordings_own_task_is_kept_beside_the_markers(
+    catalog: Catalog, warehouse: Warehouse, tmp_path: Path
+) -> None:
+    write_lerobot_v21(tmp_path / "set", [30])
+    commit_upload(tmp_path / "set", **SAYS, task="sort")
+    report = report_of(Lab.of(catalog, tmp_path / "set", tmp_path / "lake"), warehouse, until="recordings")
+    assert report.tasks == {"sort": 1, "stack the cups": 1}
+
+
 def test_a_new_topic_in_a_known_source_and_a_file_that_nobody_reads_are_problems(
     catalog: Catalog, warehouse: Warehouse, tmp_path: Path
 ) -> None:
