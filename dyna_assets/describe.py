@@ -12,11 +12,10 @@ from dyna_assets.landing.profile import SourceProfile
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.source_toml import render_draft
 from dyna_assets.landing.upload import is_hidden
+from dyna_assets.names import MAX_NAME
 from dyna_assets.workspace import Workspace
 from dyna_train.config import load_config
 from dyna_train.files import open_store, publish
-
-MAX_NAME = 64
 
 
 def landing_uri(landing: str) -> str:

@@ -12,6 +12,8 @@ Anything else that leaves a step (an unreachable store, a full disk) is infrastr
 run, which is retried, and costs no episode its verdict.
 """
 
+import traceback
+
 from dyna_train.errors import BadInput, DynaError
 
 
@@ -42,3 +44,9 @@ class CurationError(BadInput):
 
 class SetupError(BadInput):
     """This machine or its configuration cannot run the asset graph."""
+
+
+def bug_text(error: Exception) -> str:
+    """An error that was not made for people: its kind, its words, and the line it comes from."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({last.name}, line {last.lineno} of {last.filename})"

@@ -73,7 +73,7 @@ RowStamps = Mapping[int, Mapping[str, Stamp]]
 
 @dataclass(frozen=True, slots=True)
 class StepSummary:
-    """What a step did to a shard; counts are rows. `failed` = rejected or error, over all rows of the shard."""
+    """What a step did to a shard; counts are rows. num_failed: rejected or error, over all rows of the shard."""
 
     step: str
     num_rows: int
@@ -81,7 +81,7 @@ class StepSummary:
     num_ok: int
     num_rejected: int
     num_errors: int
-    failed: int
+    num_failed: int
     highest_episode_id: int
     seconds: float
     reasons: tuple[tuple[str, str], ...] = ()
@@ -333,7 +333,7 @@ def _summary(
         num_ok=counts["ok"],
         num_rejected=counts["rejected"],
         num_errors=counts["error"],
-        failed=sum(status != "ok" for status in statuses.values()),
+        num_failed=sum(status != "ok" for status in statuses.values()),
         highest_episode_id=max((row.id for row in episodes), default=0),
         seconds=seconds,
         reasons=tuple(

@@ -244,14 +244,14 @@ def _gated(
 
 def _health(run: ShardRun, summary: StepSummary, key: dg.AssetKey) -> dg.AssetCheckResult:
     profile = run.profile
-    share = summary.failed / max(summary.num_rows, 1)
-    broken = summary.failed >= profile.min_failed_rows and share > profile.max_failed_share
+    share = summary.num_failed / max(summary.num_rows, 1)
+    broken = summary.num_failed >= profile.min_failed_rows and share > profile.max_failed_share
     return dg.AssetCheckResult(
         check_name="source_is_healthy",
         asset_key=key,
         passed=not broken,
         metadata={
-            "failed_rows": summary.failed,
+            "failed_rows": summary.num_failed,
             "failed_share": share,
             "max_failed_share": profile.max_failed_share,
             "reasons": dg.MetadataValue.md(

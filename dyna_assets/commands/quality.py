@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from dyna_assets.commands.shared import AsJson, open_workspace, print_rows
-from dyna_train.program import Exit
 
 if TYPE_CHECKING:
     from dyna_assets.quality.regate import Regated
@@ -58,7 +57,6 @@ def regate(
         typer.echo(json.dumps({"regate": {**asdict(found), "dry_run": dry_run}}, indent=2))
     else:
         _show(found, dry_run=dry_run)
-    raise typer.Exit(Exit.OK)
 
 
 def _show(found: Regated, *, dry_run: bool) -> None:

@@ -47,6 +47,8 @@ def explain(
     Of an upload: which files differ, what was expected and found, and which of its recordings were refused. Of an
     episode: the step that refused it, and every finding of its gates.
     """
+    from dyna_assets.look.show import episode_facts
+
     workspace = open_workspace()
     if any(str(row.id) != name for row in workspace.catalog.find_uploads(name)):
         _print(_of_upload(workspace, find_upload(workspace, name)), as_json)
@@ -54,7 +56,7 @@ def explain(
     if not name.isdecimal():
         refuse_waiting(workspace, name)
     try:
-        facts = _episode_facts(workspace, name)
+        facts = episode_facts(workspace, name)
     except CurationError as error:
         try:
             find_upload(workspace, name)
@@ -139,16 +141,6 @@ def _of_upload(workspace: Workspace, row: UploadRow) -> dict[str, Any]:
         "problems": list(report.problems),
         "what to do": WHAT_TO_DO.format(name=name) if is_quarantined else ABOUT_ONE if report.refused else "",
     }
-
-
-def _episode_facts(workspace: Workspace, text: str) -> PageFacts:
-    from dyna_assets.look.find import find_episode
-    from dyna_assets.look.gather import page_facts
-    from dyna_assets.quality.policy import limits_in_force
-
-    number = find_episode(workspace.warehouse, text)
-    limits_of = limits_in_force(workspace.catalog.active_policy(), workspace.sources())
-    return page_facts(workspace.warehouse, number, limits_of)
 
 
 def _of_episode(facts: PageFacts) -> dict[str, Any]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dyna_assets.commands.shared import open_workspace
 from dyna_train.program import Exit
+
+if TYPE_CHECKING:
+    from dyna_assets.worker import Drained
+    from dyna_assets.workspace import Workspace
 
 
 def worker(
@@ -49,7 +53,7 @@ def worker(
             time.sleep(interval_s)
 
 
-def _say_what_was_done(workspace: Any, done: Any, waits: list[str]) -> Exit:
+def _say_what_was_done(workspace: Workspace, done: Drained, waits: list[str]) -> Exit:
     """Print what one pass of the worker did, and `waits`; the exit code it deserves."""
     from dyna_assets.corpus import rejections
 

@@ -6,7 +6,7 @@ import difflib
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from dyna_assets.names import Name
 from dyna_assets.quality import CHECKS
 from dyna_assets.settings import Settings
 from dyna_assets.stamps import STEPS
-from dyna_assets.warehouse.store import Warehouse, batches, fetch
+from dyna_assets.warehouse.store import PinnedTable, Warehouse, batches, fetch
 from dyna_train.config import Config
 from dyna_train.files import put_file
 from dyna_train.manifest import (
@@ -172,10 +172,7 @@ def curate(
     do not share cameras, dimensions and rate, which one batch must, or some hold values that are no numbers.
     """
     began = time.perf_counter()
-    pinned = [warehouse.pin(table) for table in READS]
-    for table in pinned:
-        warehouse.view(connection, table)
-    confine(connection, [file for table in pinned for file in table.files])
+    pinned = open_confined(warehouse, connection, READS)
     select(connection, spec)
     features = _features(connection, spec)
     info = ManifestInfo(
@@ -193,11 +190,17 @@ def curate(
     return Curated(str(path), info, totals, num_without_gops, hours, time.perf_counter() - began)
 
 
-def confine(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
-    """Let a person's SQL reach the pinned files and nothing else of this machine or network."""
-    connection.execute("SET allowed_paths = ?", [files])
+def open_confined(
+    warehouse: Warehouse, connection: duckdb.DuckDBPyConnection, names: Iterable[str]
+) -> list[PinnedTable]:
+    """Views of the newest version of these tables; a person's SQL reaches nothing else of this machine or network."""
+    pinned = [warehouse.pin(name) for name in names]
+    for table in pinned:
+        warehouse.view(connection, table)
+    connection.execute("SET allowed_paths = ?", [[file for table in pinned for file in table.files]])
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+    return pinned
 
 
 def select(connection: duckdb.DuckDBPyConnection, spec: CurationSpec) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import duckdb
 
-from dyna_assets.curation.curate import READS, CurationSpec, confine, select
+from dyna_assets.curation.curate import READS, CurationSpec, open_confined, select
 from dyna_assets.errors import CurationError
 from dyna_assets.labels.digest import CODE_CHARACTERS, VERSION
 from dyna_assets.labels.registry import CURRENT_ANNOTATIONS
@@ -97,10 +97,7 @@ def find_duplicates(warehouse: Warehouse, where: str = "true") -> Duplicates:
         raise CurationError("duplicates: the condition is empty; expected SQL, as in: source = 'lab'")
     spec = CurationSpec(name="duplicates", where=where, passed=False)
     with duckdb.connect() as connection:
-        pinned = [warehouse.pin(table) for table in (*READS, "annotations")]
-        for table in pinned:
-            warehouse.view(connection, table)
-        confine(connection, [file for table in pinned for file in table.files])
+        open_confined(warehouse, connection, (*READS, "annotations"))
         select(connection, spec)
         connection.execute(_EPISODES)
         connection.execute(_DIGESTS)

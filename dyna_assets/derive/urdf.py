@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from dyna_assets.derive.registry import refused
+from dyna_assets.names import repeated
 
 MOST_CHARACTERS = 1 << 25
 """Real ones have a few hundred thousand at most; meshes are other files."""
@@ -45,7 +46,7 @@ def read_urdf(text: str) -> dict[str, Joint]:
     joints = [_joint(element) for element in _root(text).findall("joint")]
     names, links = [joint.name for joint in joints], [joint.child for joint in joints]
     for what, values in (("joints called", names), ("joints that lead to link", links)):
-        twice = sorted({value for value in values if values.count(value) > 1})
+        twice = repeated(values)
         if twice:
             raise refused(f"the URDF has two {what} {', '.join(twice)}; expected one")
     return {joint.name: joint for joint in joints}

@@ -38,6 +38,8 @@ MOVING = 0.1
 HASHED_TIMES, LEVELS = 64, 1000
 """Of the state's hash: means over the episode, and steps of a dimension's travel."""
 
+_SPLITMIX64 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # mix, so that being small says nothing of the bits
+
 Codes = NDArray[np.uint64]
 
 
@@ -94,8 +96,8 @@ def sketch(
         return np.empty(0, np.uint64)
     signs_DC = np.array([_signs(name) for name in names])
     means_TC = _over(place_TD @ (_scales(place_TD, units)[:, None] * signs_DC), stretch) / stretch
-    places = [means_TC[time * stretch :][:num_windows] for time in range(NUM_TIMES)]
-    shapes_WSC = np.stack(places, axis=1, dtype=np.float32, casting="same_kind")
+    at_times = [means_TC[time * stretch :][:num_windows] for time in range(NUM_TIMES)]
+    shapes_WSC = np.stack(at_times, axis=1, dtype=np.float32, casting="same_kind")
     shapes_WSC -= shapes_WSC.mean(axis=1, keepdims=True)
     shapes_WX = shapes_WSC.reshape(num_windows, -1)
     moved_W = np.linalg.norm(shapes_WX, axis=1)
@@ -122,10 +124,7 @@ def _smallest(bits_WB: NDArray[np.bool_]) -> Codes:
     packed_W8 = np.zeros((len(bits_WB), 8), np.uint8)
     packed_W8[:, : bits_WB.shape[1] // 8] = np.packbits(bits_WB, axis=1)
     mixed_W = packed_W8.view("<u8").ravel().astype(np.uint64)
-    for factor in (
-        0xBF58476D1CE4E5B9,
-        0x94D049BB133111EB,
-    ):  # of splitmix64, so that small says nothing of the bits
+    for factor in _SPLITMIX64:
         mixed_W = (mixed_W ^ (mixed_W >> np.uint64(30))) * np.uint64(factor)
     smallest_K: Codes = np.unique(mixed_W >> np.uint64(16))[:NUM_CODES]
     return smallest_K

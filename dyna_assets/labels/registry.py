@@ -7,11 +7,11 @@ annotations. One that fails marks its own rows and nothing else.
 from __future__ import annotations
 
 import math
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dyna_assets.errors import bug_text
 from dyna_assets.labels.view import EpisodeView
 from dyna_train.errors import DynaError
 
@@ -99,7 +99,7 @@ def annotate(view: EpisodeView, labellers: Mapping[str, Labeller] | None = None)
         except (OSError, MemoryError):
             raise
         except Exception as error:  # the edge of a labeller, which may be a plug-in: the others' facts stand
-            failed[one.name] = _reason(error)
+            failed[one.name] = str(error) if isinstance(error, DynaError) else bug_text(error)
             rows.append(_row(one, "error", Annotation("", "", text=failed[one.name])))
         else:
             rows += _rows(one, found)
@@ -118,11 +118,3 @@ def _row(one: Labeller, status: str, annotation: Annotation) -> dict[str, Any]:
         "status": status,
         **asdict(annotation),
     }
-
-
-def _reason(error: Exception) -> str:
-    """An error made for people as it is; any other with the place it comes from."""
-    if isinstance(error, DynaError):
-        return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({last.name}, line {last.lineno} of {last.filename})"

@@ -217,7 +217,7 @@ def _matched(root: Folder, name: str, files: dict[str, FileInfo], reader: Reader
     if reader.matches(files, folder):
         return upload
     reason = f"{folder.uri}: holds no recording of reader '{reader.name}'; found {describe_files(files)}"
-    return FoundUpload(name, folder, files, None, upload.digest, "ignored", reason)
+    return replace(upload, state="ignored", reason=reason)
 
 
 def _settled(upload: FoundUpload, quiet_period_s: float, now_ns: int) -> FoundUpload:
@@ -227,7 +227,7 @@ def _settled(upload: FoundUpload, quiet_period_s: float, now_ns: int) -> FoundUp
     reason = (
         f"{upload.uri}: still arriving: its newest file is {age_s:.1f} s old, expected {quiet_period_s:g} s"
     )
-    return FoundUpload(upload.name, upload.folder, upload.files, None, upload.digest, "arriving", reason)
+    return replace(upload, state="arriving", reason=reason)
 
 
 def _ignored(root: Folder, files: Mapping[str, FileInfo]) -> list[FoundUpload]:

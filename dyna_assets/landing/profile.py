@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dyna_assets.derive import DerivedRole, check_derived
 from dyna_assets.labels.options import LabelOptions
-from dyna_assets.names import Name
+from dyna_assets.names import Name, repeated
 from dyna_assets.quality.registry import Limits, known_limits
 from dyna_train.config import Config
 from dyna_train.errors import ConfigError
@@ -169,8 +169,7 @@ class SourceProfile(Config):
     @model_validator(mode="after")
     def _each_name_and_topic_stands_once(self) -> SourceProfile:
         for role, topics in (("cameras", self.cameras), ("states", self.states), ("actions", self.actions)):
-            names = [topic.name for topic in topics]
-            twice = sorted({name for name in names if names.count(name) > 1})
+            twice = repeated(topic.name for topic in topics)
             if twice:
                 raise ValueError(
                     f"[[{role}]] names {', '.join(twice)} more than once; each needs its own name"
@@ -178,7 +177,7 @@ class SourceProfile(Config):
         every = [role.topic for role in self.topic_roles]
         if not every:
             raise ValueError("no topic has a role; an episode needs a camera, a state or an action")
-        shared = sorted({topic for topic in every if every.count(topic) > 1})
+        shared = repeated(every)
         if shared:
             raise ValueError(f"topic {', '.join(shared)} has more than one role; give each topic one")
         return self

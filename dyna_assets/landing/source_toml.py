@@ -86,15 +86,14 @@ def _roles(role: str, topics: Sequence[TopicRole], comment: str) -> list[str]:
 
 
 def _derived(roles: Sequence[DerivedRole]) -> list[str]:
+    """The derived signals; without any an example, as a comment."""
     lines = ["", "# computed on the grid from the vectors above"]
+    if not roles:
+        example = ('# name = "left_velocity"', '# function = "velocity"', '# of = ["state/left"]')
+        return [*lines, f"# [[derived]]  functions: {', '.join(DERIVED)}", *example]
     for role in roles:
         lines += ["[[derived]]", *_entries(role, always=("name", "function", "of"))]
-    example = f"# [[derived]]  functions: {', '.join(DERIVED)}"
-    return (
-        lines
-        if roles
-        else [*lines, example, '# name = "left_velocity"', '# function = "velocity"', '# of = ["state/left"]']
-    )
+    return lines
 
 
 def _entries(values: Config, always: Collection[str]) -> list[str]:
@@ -123,7 +122,7 @@ def _options(values: Mapping[str, Any], choose: Mapping[str, Any]) -> list[str]:
 
 
 def _gates(gates: Mapping[str, Limits]) -> list[str]:
-    """What this source sets, and every check with its limits as a comment. After a change: dyna-assets regate."""
+    """Every check with its limits: those that this source sets, the others as comments."""
     lines = [
         "",
         "# limits of the quality checks for this source; after a change run: dyna-assets regate",

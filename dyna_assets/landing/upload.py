@@ -28,6 +28,7 @@ from pydantic import (
 from dyna_assets.errors import UploadError
 from dyna_assets.landing.recording import FileInfo, Folder, is_local
 from dyna_assets.landing.rfc3339 import format_rfc3339, parse_rfc3339_ns
+from dyna_assets.names import repeated
 from dyna_train.config import Config
 from dyna_train.files import publish
 
@@ -84,10 +85,7 @@ class UploadMarker(Config):
     def _whole(self) -> UploadMarker:
         if self.kind == "policy_rollout" and not self.policy_id:
             raise ValueError("kind 'policy_rollout' needs policy_id: the policy that drove the robot")
-        paths = [file.path for file in self.files]
-        twice = (
-            sorted({path for path in paths if paths.count(path) > 1}) if len(set(paths)) < len(paths) else []
-        )
+        twice = repeated(file.path for file in self.files)
         if twice:
             raise ValueError(f"files lists {', '.join(twice[:FAULTS_SHOWN])} more than once")
         return self

@@ -17,6 +17,7 @@ from dyna_assets.look.badge import LOOKS, draw_badge, draw_mark
 from dyna_assets.look.facts import OUTCOMES, PageFacts
 from dyna_assets.look.gather import ShardFacts
 from dyna_assets.look.lanes import bands_of, gap_bands, of_subject
+from dyna_assets.look.strips import LEAST_CHANGE
 from dyna_assets.look.verdicts import length_text, verdict_lines
 from dyna_assets.quality.trace import CameraTrace
 from dyna_train.episode.reader import Episode
@@ -38,7 +39,6 @@ _MARK, _TEXT_LEFT = 28, 88
 _TILE = (112, 72)
 _PLOT_HEIGHT, _PLOT_HEAD = 64, 16  # pixels; the head has the scale
 _NAME_SIZE = 16
-_LEAST_CHANGE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def _spark(trace: CameraTrace, facts: PageFacts, camera: str, rate_hz: float, wi
         left, right = band.start * scale, max(band.stop * scale, band.start * scale + 2)
         draw.rectangle((left, 0, right, _PLOT_HEIGHT), fill=tint(band.colour, 0.35))
     change_X = column_maxima(trace.change_T, width)
-    most = max(float(change_X.max()), _LEAST_CHANGE)
+    most = max(float(change_X.max()), LEAST_CHANGE)
     for x, change in enumerate(change_X.tolist()):
         if change > 0:
             top = _PLOT_HEIGHT - max(round(change / most * (_PLOT_HEIGHT - _PLOT_HEAD)), 1)

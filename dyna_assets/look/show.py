@@ -1,4 +1,4 @@
-"""Pages of what a workspace holds: everything between a name and a picture."""
+"""Facts and pages of what a workspace holds: everything between a name and a picture."""
 
 from __future__ import annotations
 
@@ -21,13 +21,20 @@ from dyna_train.episode.reader import Episode
 from dyna_train.errors import BadInput, EpisodeError
 
 
-def episode_page(workspace: Workspace, text: str) -> Image.Image:
-    """The page of the episode that `text` means; see `find_episode`. A file that cannot be read stands on it.
+def episode_facts(workspace: Workspace, text: str) -> PageFacts:
+    """What the page of the episode that `text` means says; see `find_episode`.
 
     Raises CurationError for no or more than one such episode.
     """
-    number = find_episode(workspace.warehouse, text)
-    facts = page_facts(workspace.warehouse, number, _limits(workspace))
+    return page_facts(workspace.warehouse, find_episode(workspace.warehouse, text), _limits(workspace))
+
+
+def episode_page(workspace: Workspace, text: str) -> Image.Image:
+    """The page of the episode that `text` means, as `episode_facts`. A file that cannot be read stands on it.
+
+    Raises CurationError for no or more than one such episode.
+    """
+    facts = episode_facts(workspace, text)
     if not facts.content_hash:
         return draw_page(None, facts)
     try:

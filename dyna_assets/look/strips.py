@@ -23,8 +23,8 @@ from dyna_train.look.plot import Curve, Scale, paste_plot
 
 _LEVEL, _CHANGE, _GAP, _BELOW = 46, 34, 14, 16  # pixels
 _BAND_COLOUR = LINES[5]
-_LEAST_CHANGE = 2.0
-"""Levels at the top of the change plot, at least: noise of a still picture must not look like motion."""
+LEAST_CHANGE = 2.0
+"""Levels at the top of a plot of change, at least: noise of a still picture must not look like motion."""
 
 
 def draw_strips(
@@ -45,7 +45,7 @@ def draw_strips(
     _label(block, 0, "level of 255", "1 %, mean, 99 %")
     paste_plot(block, 0, levels, axis, Scale(0, 255, _LEVEL), shown)
     _label(block, _LEVEL + _GAP, "change, levels", "to the frame before")
-    most = float(np.nanmax(trace.change_T, initial=_LEAST_CHANGE))
+    most = float(np.nanmax(trace.change_T, initial=LEAST_CHANGE))
     change = [Curve(trace.change_T, LINES[2])]
     paste_plot(block, _LEVEL + _GAP, change, axis, Scale(0, most * 1.1, _CHANGE), shown)
     return block

@@ -1,7 +1,7 @@
 """Checks after the transform, over what the camera traces and a read-back of the episode file show.
 
 Facts: {"num_steps", "num_planned", "cameras": {name: {num_steps, num_seen, high, clipped, ...}}}; see
-`dyna_assets.quality.picture_facts` and `dyna_assets.steps.gates`. Levels are luma, 0 to 255.
+`dyna_assets.quality.picture_facts` and `dyna_assets.steps.readback`. Levels are luma, 0 to 255.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dyna_assets.quality.before import spans
 from dyna_assets.quality.registry import Facts, Measured, check
+from dyna_assets.quality.spans import as_pairs
 
 LEAST_MOVES_S = 0.5
 """A robot that moves for less time does not show whether a picture that stands still should."""
@@ -24,7 +24,7 @@ def camera_dark(facts: Facts) -> Iterator[Measured]:
             f"camera '{name}' is dark: only 1 of 100 points is brighter than {found['high']:.0f} of 255, mean level "
             f"{found['level']:.0f}. Its cap is on, the light is off, or its exposure is too short"
         )
-        yield Measured(name, found["high"], note, spans(found["dark_spans"]))
+        yield Measured(name, found["high"], note, as_pairs(found["dark_spans"]))
 
 
 @check("camera.overexposed", "after", unit="share", warn=0.3, reject=0.7)
@@ -32,7 +32,7 @@ def camera_overexposed(facts: Facts) -> Iterator[Measured]:
     """Little of the picture is white from end to end."""
     for name, found in _seen(facts):
         note = f"camera '{name}' is overexposed: {found['clipped']:.0%} of its picture is white. Shorten its exposure"
-        yield Measured(name, found["clipped"], note, spans(found["clipped_spans"]))
+        yield Measured(name, found["clipped"], note, as_pairs(found["clipped_spans"]))
 
 
 @check("camera.flat", "after", unit="levels", warn=24, reject=12, worse="below")
@@ -43,7 +43,7 @@ def camera_flat(facts: Facts) -> Iterator[Measured]:
             f"camera '{name}' shows a plain picture: its levels lie within {found['contrast']:.0f} of 255. "
             "Its cap is on, something is in front of it, or its driver sends an empty picture"
         )
-        yield Measured(name, found["contrast"], note, spans(found["flat_spans"]))
+        yield Measured(name, found["contrast"], note, as_pairs(found["flat_spans"]))
 
 
 @check("camera.frozen", "after", unit="s", warn=0.5, reject=1.5, version=2)
@@ -55,7 +55,7 @@ def camera_frozen(facts: Facts) -> Iterator[Measured]:
                 f"camera '{name}' is frozen: its picture repeats for {found['frozen_s']:.2f} s while the robot moves. "
                 "Its driver hangs"
             )
-            yield Measured(name, found["frozen_s"], note, spans(found["frozen_spans"]))
+            yield Measured(name, found["frozen_s"], note, as_pairs(found["frozen_spans"]))
 
 
 @check("camera.repeats", "after", unit="share", warn=0.4, version=2)
@@ -88,7 +88,7 @@ def camera_glitch(facts: Facts) -> Iterator[Measured]:
             f"camera '{name}': {found['num_glitches']} times its picture jumps to another one and back: damaged "
             "frames, or frames of another moment"
         )
-        yield Measured(name, found["glitch_share"], note, spans(found["glitch_spans"]))
+        yield Measured(name, found["glitch_share"], note, as_pairs(found["glitch_spans"]))
 
 
 @check("video.frames", "after", unit="frames", reject=0)

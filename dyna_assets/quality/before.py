@@ -8,10 +8,11 @@ Facts: {"start_ns", "shared_s", "valid_share", "invalid_spans", "paired_by", "nu
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from dyna_assets.quality.registry import Facts, Measured, check
+from dyna_assets.quality.spans import as_pairs
 
 DAY_S = 86_400.0
 
@@ -112,7 +113,7 @@ def valid_share(facts: Facts) -> Iterator[Measured]:
     share = facts["valid_share"]
     if share is not None:
         note = f"only {share:.0%} of the common time has every camera and state within the source's max_gap_s"
-        yield Measured("", share, note, spans(facts["invalid_spans"]))
+        yield Measured("", share, note, as_pairs(facts["invalid_spans"]))
 
 
 @check("time.action_gap", "before", unit="s", warn=0.5)
@@ -219,9 +220,4 @@ def _restarts(found: Facts) -> tuple[tuple[float, float], ...]:
 
 def _silences(found: Facts) -> tuple[tuple[float, float], ...]:
     """The gaps that are about as long as the longest."""
-    return spans([gap for gap in found["gaps"] if gap[1] - gap[0] > found["max_gap_s"] / 2])
-
-
-def spans(kept: Sequence[Sequence[float]]) -> tuple[tuple[float, float], ...]:
-    """Spans of facts as those of a measurement."""
-    return tuple((start_s, end_s) for start_s, end_s in kept)
+    return as_pairs([gap for gap in found["gaps"] if gap[1] - gap[0] > found["max_gap_s"] / 2])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dyna_assets.quality.before import spans, topics_of
+from dyna_assets.quality.before import topics_of
 from dyna_assets.quality.registry import Facts, Measured, check
+from dyna_assets.quality.spans import as_pairs
 from dyna_assets.quality.vector_facts import LEAST_ROWS
 
 
@@ -15,7 +16,7 @@ def vector_finite(facts: Facts) -> Iterator[Measured]:
     for topic, found in topics_of(facts, "state", "action"):
         counts = f"{found['num_nan']} of {found['num_messages']}"
         note = f"{topic}: {counts} rows hold NaN, infinity or too large numbers"
-        yield Measured(found["name"], found["num_nan"], note, spans(found["nan_spans"]))
+        yield Measured(found["name"], found["num_nan"], note, as_pairs(found["nan_spans"]))
 
 
 @check("vector.range", "before", unit="share", warn=0.0, reject=0.01)
@@ -31,7 +32,7 @@ def vector_range(facts: Facts) -> Iterator[Measured]:
                 f"{topic}: {found['outside_share']:.1%} of the rows leave the range {low:g} to {high:g} of the source "
                 f"profile: {seen}. A wrong unit, or a sensor's error"
             )
-            yield Measured(found["name"], found["outside_share"], note, spans(found["outside_spans"]))
+            yield Measured(found["name"], found["outside_share"], note, as_pairs(found["outside_spans"]))
 
 
 @check("vector.spikes", "before", unit="travel", warn=0.2)
@@ -43,7 +44,7 @@ def vector_spikes(facts: Facts) -> Iterator[Measured]:
                 f"{topic}: {found['num_spikes']} single rows jump away and back, {found['spike_dim']} by "
                 f"{found['spike']:.0%} of its travel: a lost or mixed-up message of its bus"
             )
-            yield Measured(found["name"], found["spike"], note, spans(found["spike_spans"]))
+            yield Measured(found["name"], found["spike"], note, as_pairs(found["spike_spans"]))
 
 
 @check("state.moves", "before", unit="dimensions", warn=1, worse="below", version=2)
@@ -80,7 +81,7 @@ def state_stutter(facts: Facts) -> Iterator[Measured]:
                 f"{topic} repeats the same values for {found['stutter_s']:.2f} s while the robot moves: its driver "
                 "stalled, and the rows are older than they say"
             )
-            yield Measured(found["name"], found["stutter_s"], note, spans(found["stutter_spans"]))
+            yield Measured(found["name"], found["stutter_s"], note, as_pairs(found["stutter_spans"]))
 
 
 @check("action.is_next_state", "before", unit="share", warn=0.5)
@@ -102,7 +103,7 @@ def hands_missing(facts: Facts) -> Iterator[Measured]:
     for topic, found in topics_of(facts, "state", "action"):
         if "missing_share" in found:
             note = f"{topic}: nothing was detected in {found['missing_share']:.0%} of the rows"
-            yield Measured(found["name"], found["missing_share"], note, spans(found["missing_spans"]))
+            yield Measured(found["name"], found["missing_share"], note, as_pairs(found["missing_spans"]))
 
 
 @check("hands.occluded", "before", unit="share", warn=0.3, reject=0.8)
@@ -112,4 +113,4 @@ def hands_occluded(facts: Facts) -> Iterator[Measured]:
         if "occluded_share" in found:
             share = found["occluded_share"]
             note = f"{topic}: {share:.0%} of the detections have a confidence below 0.5: hands out of sight or covered"
-            yield Measured(found["name"], share, note, spans(found["occluded_spans"]))
+            yield Measured(found["name"], share, note, as_pairs(found["occluded_spans"]))

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dyna_assets.quality.registry import CHECKS, Facts, Gate, Measured, checks_of
+from dyna_assets.quality.spans import as_pairs
 
 
 def measure(gate: Gate, facts: Facts, *, skip: Collection[str] = ()) -> dict[str, list[Measured]]:
@@ -58,5 +59,4 @@ def _as_json(one: Measured) -> dict[str, Any]:
 
 
 def _of_json(kept: Mapping[str, Any]) -> Measured:
-    spans = tuple((start_s, end_s) for start_s, end_s in kept["spans"])
-    return Measured(kept["subject"], kept["value"], kept["note"], spans)
+    return Measured(kept["subject"], kept["value"], kept["note"], as_pairs(kept["spans"]))

@@ -1,6 +1,8 @@
-"""Stretches of samples, as evidence keeps them: [start_s, end_s], only the longest, in order of time."""
+"""Stretches of samples, as facts and evidence keep them: [start_s, end_s], only the longest, in order of time."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,3 +25,8 @@ def longest(spans: Spans) -> Spans:
     """The longest of them, rounded to the millisecond."""
     kept = sorted(spans, key=lambda span: span[0] - span[1])[:MOST_SPANS]
     return [[round(start_s, 3), round(end_s, 3)] for start_s, end_s in sorted(kept)]
+
+
+def as_pairs(kept: Sequence[Sequence[float]]) -> tuple[tuple[float, float], ...]:
+    """The spans as a measurement holds them."""
+    return tuple((start_s, end_s) for start_s, end_s in kept)

@@ -143,9 +143,8 @@ def luma_of(frame: av.VideoFrame) -> NDArray[np.uint8]:
 
 def _levels(coarse_YX: NDArray[np.uint8]) -> tuple[float, float, float, float]:
     """(mean, 1st percentile, 99th percentile, share clipped) in full range."""
-    counts = np.bincount(
-        coarse_YX.ravel(), minlength=256
-    )  # one histogram: percentiles by sorting cost tenfold
+    # one histogram: percentiles by sorting cost tenfold
+    counts = np.bincount(coarse_YX.ravel(), minlength=256)
     total = coarse_YX.size
     below = np.cumsum(counts)
     low, high = np.searchsorted(below, [0.01 * total, 0.99 * total])

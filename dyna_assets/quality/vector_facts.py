@@ -74,9 +74,8 @@ def next_state_facts(action_MD: Values, state_MD: Values) -> Facts | None:
     """
     if action_MD.shape != state_MD.shape or len(state_MD) < 2:
         return None
-    with np.errstate(
-        over="ignore"
-    ):  # as the episode file holds them; what it cannot hold, vector.finite says
+    # as the episode file holds them; what it cannot hold, vector.finite says
+    with np.errstate(over="ignore"):
         action_MD, state_MD = action_MD.astype(np.float32), state_MD.astype(np.float32)
     moves_M = (state_MD[1:] != state_MD[:-1]).any(axis=1)
     if moves_M.sum() < 10:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 
+from dyna_assets.errors import bug_text
 from dyna_assets.stamps import STEPS, Status
 from dyna_assets.steps.gates import gate_after, gate_before
 from dyna_assets.steps.labels import label
@@ -38,9 +38,7 @@ def attempt(step: str, row: Row) -> StepResult:
     except (OSError, MemoryError):
         raise
     except Exception as error:  # the edge of a row: a bug met by one episode must not cost the others
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{last.name}, line {last.lineno} of {last.filename}"
-        return _failed(row, "error", f"{type(error).__name__}: {error} ({where})")
+        return _failed(row, "error", bug_text(error))
 
 
 def _failed(row: Row, status: Status, reason: str) -> StepResult:

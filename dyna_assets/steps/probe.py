@@ -227,12 +227,12 @@ def _ahead_s(times: Mapping[str, Times], now_ns: int) -> float | None:
     return (last_ns - now_ns) / 1e9 if last_ns > WALL_CLOCK_NS else None
 
 
-def rounded(facts: Any) -> Any:
+def _rounded(facts: Any) -> Any:
     """The same with numbers of eight digits: a microsecond in an hour, and half the bytes."""
     if isinstance(facts, dict):
-        return {key: rounded(value) for key, value in facts.items()}
+        return {key: _rounded(value) for key, value in facts.items()}
     if isinstance(facts, list):
-        return [rounded(value) for value in facts]
+        return [_rounded(value) for value in facts]
     return float(f"{facts:.8g}") if isinstance(facts, float) else facts
 
 
@@ -264,5 +264,5 @@ def _recording_row(row: Row, recording: Recording, facts: Facts) -> Facts:
         "duration_s": facts["shared_s"],
         "raw_bytes": row.size_bytes,
         "num_topics": len(recording.topics),
-        "facts": json.dumps(rounded(facts), separators=(",", ":")),
+        "facts": json.dumps(_rounded(facts), separators=(",", ":")),
     }

@@ -55,7 +55,7 @@ def plan_video(recording: Recording, source: SourceProfile, plan: Alignment) -> 
             surveyed[camera.name] = "the recording holds pictures, not video"
             continue
         size, num_times = (info.width, info.height), len(recording.times(camera.topic))
-        surveyed[camera.name] = _judged(coded, plan, plan.frames[camera.name], size, num_times)
+        surveyed[camera.name] = _copy_of(coded, plan, plan.frames[camera.name], size, num_times)
     chosen = _of_one_gop(surveyed)
     copies = {name: found for name, found in chosen.items() if isinstance(found, CameraCopy)}
     notes = {
@@ -65,7 +65,7 @@ def plan_video(recording: Recording, source: SourceProfile, plan: Alignment) -> 
     return VideoPlan(_layout(recording, source, plan, copies), copies, notes)
 
 
-def _judged(
+def _copy_of(
     video: CodedVideo, plan: Alignment, frames_T: NDArray[np.int64], size: tuple[int, int], num_times: int
 ) -> CameraCopy | str:
     """The copy of one camera, or why there is none."""

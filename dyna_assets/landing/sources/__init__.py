@@ -1,7 +1,8 @@
-"""The readers of foreign formats. A new one is a package here with a `Reader`, and a line in _EVERY.
+"""The readers of foreign formats. A new one is a file or package here with a `Reader`, and a line in _EVERY.
 
 What they share stands beside them: `base`, `facts` (what recordings say of themselves), `roles`, `video`, `texts`,
-`row_recording` for formats of rows, `one_file` for those with a file a recording.
+`row_recording` for formats of rows, `one_file` for those with a file a recording, `messages` for timed messages.
+Those of one format begin at its `reader` (LeRobot's two at `v21` and `v30`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import numpy as np
 
 from dyna_assets.landing.recording import Recording, Roles, TopicInfo
 from dyna_assets.landing.sources.base import JOINT_PARTS
+from dyna_assets.names import MAX_NAME
 
 IS_ACTION = re.compile(r"leader|action|command|cmd|target", re.IGNORECASE)
 IS_LOG = re.compile(r"(^|/)(rosout|parameter_events|diagnostics|clock)(\.|$)")
@@ -18,7 +19,6 @@ GENERIC_PARTS = frozenset({
     "observation", "observations", "images", "image", "image_raw", "image_rect", "compressed", "color", "rgb",
     "joint_states", "data",
 })  # fmt: skip
-NAME_LENGTH = 64  # what a profile allows
 
 
 def guess_roles(topics: Mapping[str, TopicInfo], rate_hz: float) -> Roles:
@@ -49,10 +49,10 @@ def short_names(topics: Collection[str]) -> dict[str, str]:
     longest = max((len(part) for part in parts.values()), default=0)
     for count in range(1, longest + 1):
         names = {"_".join(part[-count:]): topic for topic, part in parts.items()}
-        if len(names) == len(topics) and all(len(name) <= NAME_LENGTH for name in names):
+        if len(names) == len(topics) and all(len(name) <= MAX_NAME for name in names):
             return names
     numbered = enumerate(parts.items(), 1)  # paths that differ in punctuation only, or are too long to tell
-    return {f"{part[-1][: NAME_LENGTH - 8]}_{number}": topic for number, (topic, part) in numbered}
+    return {f"{part[-1][: MAX_NAME - 8]}_{number}": topic for number, (topic, part) in numbered}
 
 
 def _telling_parts(topic: str) -> list[str]:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder, is_local
+from dyna_train.episode.profile import SECOND_NS
 from dyna_train.errors import BadInput
 from dyna_train.video.coded import Appearance, CodedVideo, Packet
 from dyna_train.video.pixels import Orientation, orientation_of, turned
 
-NS = 1_000_000_000
 MAX_S = 365 * 86_400
 DECODABLE = "video.decodable"
 NEW_EXTRADATA = "new_extradata"  # FFmpeg's name for parameter sets that a container changes at a packet
@@ -239,7 +239,7 @@ class Video:
 
 def ticks_to_ns(ticks: NDArray[np.int64], unit_s: Fraction) -> NDArray[np.int64]:
     """Ticks [N] of unit_s seconds as ns [N], exact, halves rounded up: equal instants give equal integers."""
-    scale, whole = 2 * unit_s.numerator * NS, unit_s.denominator
+    scale, whole = 2 * unit_s.numerator * SECOND_NS, unit_s.denominator
     return np.array([(tick * scale + whole) // (2 * whole) for tick in ticks.tolist()], np.int64)
 
 

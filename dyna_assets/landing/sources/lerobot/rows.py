@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from dyna_assets.errors import RecordingError
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.sources.base import damage_named
-from dyna_assets.landing.sources.video import GRID_TOLERANCE, MAX_S, NS, ticks_to_ns
+from dyna_assets.landing.sources.video import GRID_TOLERANCE, MAX_S, ticks_to_ns
 from dyna_assets.landing.upload import leaves_folder
+from dyna_assets.names import repeated
+from dyna_train.episode.profile import SECOND_NS
 
 STILLS_AT_ONCE = 16
 ROWS_AT_ONCE = 1024
@@ -123,7 +125,7 @@ class EpisodeRows:
         float32_step = np.spacing(np.abs(stored_s).max(initial=0.0).astype(np.float32)) * float(fps)
         if np.abs(frames - numbers).max(initial=0.0) < max(GRID_TOLERANCE, float(float32_step)):
             return ticks_to_ns(numbers, 1 / fps)
-        return np.rint(stored_s * NS).astype(np.int64)
+        return np.rint(stored_s * SECOND_NS).astype(np.int64)
 
     def stills(self, name: str, folder: Folder) -> Iterator[bytes]:
         """Encoded pictures of an image column, in row order."""
@@ -184,7 +186,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _refuse_twice(names: Sequence[str], where: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = repeated(names)
     if twice:
         raise RecordingError(f"{where}: column '{twice[0]}' stands more than once; give each its own name")
 

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from dyna_assets.landing.recording import Folder
 from dyna_assets.landing.sources.base import damage_named, json_line
 from dyna_assets.landing.sources.facts import text_of
+from dyna_assets.landing.sources.lerobot.language import event_texts, persistent_texts
 from dyna_assets.landing.sources.lerobot.metadata import Episode
 from dyna_assets.landing.sources.lerobot.rows import DAMAGE, EpisodeRows
-from dyna_assets.landing.sources.lerobot.texts import event_texts, persistent_texts
 from dyna_assets.landing.sources.texts import Said, num_runs, runs
 
 Times = Callable[[], Sequence[int]]

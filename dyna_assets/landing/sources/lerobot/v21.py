@@ -27,7 +27,6 @@ from dyna_assets.landing.sources.lerobot.recording import LeRobotRecording, lero
 from dyna_assets.landing.upload import landed_files
 
 EPISODES = "meta/episodes.jsonl"
-TASKS = "meta/tasks.jsonl"
 
 
 class LeRobotV21Reader(WithoutOptions):

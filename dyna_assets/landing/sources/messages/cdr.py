@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from dyna_assets.landing.sources.base import utf8
 from dyna_assets.landing.sources.messages.pictures import CodedPicture, RawPicture
-from dyna_assets.landing.sources.messages.topics import NS, BadMessage, Data
+from dyna_assets.landing.sources.messages.topics import BadMessage, Data
+from dyna_train.episode.profile import SECOND_NS
 
 HEAD_BYTES = 4
 STAMP_AT = HEAD_BYTES
@@ -89,7 +90,7 @@ def stamp_ns(data: Data) -> int:
         _representation(data)
         raise BadMessage(f"ends at byte {len(data):,}, its stamp needs bytes {STAMP_AT} to {_STAMP_END}")
     seconds, nanoseconds = _STAMPS[data[1]].unpack_from(data, STAMP_AT)
-    return int(seconds * NS + nanoseconds)
+    return int(seconds * SECOND_NS + nanoseconds)
 
 
 def compressed_image(data: Data) -> CodedPicture:

@@ -16,12 +16,12 @@ from dyna_assets.landing.sources.base import utf8
 from dyna_assets.landing.sources.messages.cdr import STAMP_AT, Cdr
 from dyna_assets.landing.sources.messages.ros2_types import Leaf
 from dyna_assets.landing.sources.messages.topics import (
-    NS,
     Block,
     Data,
     Shape,
     joint_names,
 )
+from dyna_train.episode.profile import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Layout:
             parts.setdefault(run.part, []).append(rows_N[f"run{number}"].astype(np.float64))
         stamps_N = np.zeros(len(rows_N), np.int64)
         if self.stamped:
-            stamps_N = rows_N["sec"].astype(np.int64) * NS + rows_N["nanosec"]
+            stamps_N = rows_N["sec"].astype(np.int64) * SECOND_NS + rows_N["nanosec"]
         return Block(stamps_N, {part: np.concatenate(values, axis=1) for part, values in parts.items()})
 
     @cached_property

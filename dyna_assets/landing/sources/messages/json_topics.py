@@ -24,7 +24,6 @@ from dyna_assets.landing.sources.messages.pictures import (
 from dyna_assets.landing.sources.messages.topics import (
     HEADER,
     JOINT_NAMES,
-    NS,
     STAMP_FIELDS,
     BadMessage,
     Data,
@@ -34,6 +33,7 @@ from dyna_assets.landing.sources.messages.topics import (
     is_frame,
     topic_of,
 )
+from dyna_train.episode.profile import SECOND_NS
 
 _SECONDS = ("sec", "secs", "seconds")
 _NANOSECONDS = ("nsec", "nsecs", "nanosec", "nanos", "nanoseconds")
@@ -87,7 +87,7 @@ def _time_ns(value: Any) -> int | None:
         seconds = next((value[name] for name in _SECONDS if name in value), None)
         nanoseconds = next((value[name] for name in _NANOSECONDS if name in value), 0)
         if type(seconds) is int and type(nanoseconds) is int:
-            return seconds * NS + nanoseconds
+            return seconds * SECOND_NS + nanoseconds
     if isinstance(value, str):
         try:
             return parse_rfc3339_ns(value)

@@ -21,7 +21,6 @@ from dyna_assets.landing.sources.messages.pictures import (
 from dyna_assets.landing.sources.messages.topics import (
     HEADER,
     JOINT_NAMES,
-    NS,
     STAMP_FIELDS,
     BadMessage,
     Data,
@@ -33,6 +32,7 @@ from dyna_assets.landing.sources.messages.topics import (
     no_stamp,
     topic_of,
 )
+from dyna_train.episode.profile import SECOND_NS
 from dyna_train.errors import MissingExtra
 
 try:
@@ -240,7 +240,7 @@ class _Messages:
             return 0
         for name in self._stamped_by.split("."):
             message = getattr(message, name)
-        return int(message.seconds) * NS + int(message.nanos)
+        return int(message.seconds) * SECOND_NS + int(message.nanos)
 
 
 def _stamp_path(kind: Any) -> str:

@@ -119,12 +119,12 @@ class MessageRecording:
         forms = {topic: self._readable(topic).form for topic in topics}
         pictures = {topic for topic, form in forms.items() if isinstance(form, Pictures)}
         videos = [topic for topic, form in forms.items() if isinstance(form, Video)]
-        others = forms.keys() - pictures - set(videos)
+        vectors = forms.keys() - pictures - set(videos)
         streams = [self._pictures(pictures)] if pictures else []
         streams += [
             paired(topic, self.times(topic), self._frames(topic), self._file.where) for topic in videos
         ]
-        streams += [_rows(topic, *series) for topic, series in self.vectors(others).items()]
+        streams += [_rows(topic, *series) for topic, series in self.vectors(vectors).items()]
         return streams[0] if len(streams) == 1 else merged(streams)
 
     def coded(self, topic: str) -> CodedVideo | None:

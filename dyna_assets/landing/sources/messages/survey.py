@@ -23,9 +23,8 @@ from dyna_assets.landing.sources.messages.topics import (
     Video,
 )
 
-_MOST_GATHERED = (
-    512  # messages of a topic that are decoded together; each has at most MOST_DIMENSIONS numbers
-)
+_MOST_GATHERED = 512
+"""Messages of a topic that are decoded together; each has at most MOST_DIMENSIONS numbers."""
 _END = 1 << 63
 BEYOND_INT64 = "its time is beyond what int64 ns can say"
 NO_CAPTURE = "no capture time: the message's stamp and publish_time are both 0"

@@ -19,7 +19,6 @@ from dyna_assets.landing.sources.base import MOST_DIMENSIONS
 from dyna_assets.landing.sources.messages.file import RawTopic
 from dyna_assets.text import sayable
 
-NS = 1_000_000_000
 STAMP_FIELDS = ("timestamp", "stamp")
 """What a message's capture time is called, in the message itself or in its `header`."""
 HEADER = "header"

@@ -200,9 +200,8 @@ def _one_of_bytes(topic: str, feature: Feature, declared: Declared | None) -> To
     if first.startswith((JPEG, PNG)) or (declared and declared.dtype == "image" and num_rows):
         still = still_info(first, where=f"topic '{topic}'")
         if first.startswith(PNG) and first[PNG_BIT_DEPTH] == 16:
-            return TopicInfo(
-                topic, "other", num_rows, encoding="png of 16 bits"
-            )  # distances, nothing to look at
+            # distances, nothing to look at
+            return TopicInfo(topic, "other", num_rows, encoding="png of 16 bits")
         return TopicInfo(topic, "image", num_rows, (), still.width, still.height, still.encoding)
     kind: Literal["image", "other"] = "image" if declared and declared.dtype == "image" else "other"
     dtype = declared.dtype if declared and declared.dtype != "text" else ""
