@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from dyna_assets.workspace import Workspace
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")]
-LEAST, MOST_LINES = 20, 4
-"""How narrow the last column of a table may be, and how many lines a row of it may need."""
+LEAST, MOST_LINES, LONG_WORD = 20, 4, 40
+"""How narrow the last column of a table may be, how many lines a row of it may need, and how long a word of it, in
+characters, is surely not broken."""
 _GAP = 2
 _NUMBER = re.compile(r"[-+\d.,]*( (of|→) [-+\d.,]+)?")
 
@@ -102,12 +103,17 @@ def _cell(value: Any) -> str:
 
 
 def _fits(rows: Sequence[Mapping[str, str]], width: int) -> bool:
-    """Whether the rows are readable as a table: every column but the last as wide as what is in it."""
+    """Whether the rows are readable as a table: every column but the last as wide as what is in it.
+
+    The last one wraps between words, so that a name which stands there is not broken either; a long path may be.
+    """
     *others, last = rows[0]
     room = width - sum(_GAP + max(cell_len(key), *(_width(row[key]) for row in rows)) for key in others)
     widest = max(_width(row[last]) for row in rows)
     tallest = max(sum(-(-cell_len(line) // max(room, 1)) for line in row[last].splitlines()) for row in rows)
-    return tallest <= MOST_LINES and room >= (widest if _is_number(rows, last) else min(LEAST, widest))
+    longest = max(cell_len(word) for row in rows for word in ("", *row[last].split()))
+    least = widest if _is_number(rows, last) else max(min(LEAST, widest), min(LONG_WORD, longest))
+    return tallest <= MOST_LINES and room >= least
 
 
 def _width(text: str) -> int:

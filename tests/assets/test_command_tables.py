@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
@@ -83,6 +83,7 @@ texts = st.text("abc/_ é日", max_size=200)
 
 
 @given(st.lists(st.tuples(st.text("ab/-", max_size=40), numbers, numbers, texts), min_size=1, max_size=4))
+@example([("", "0", "10,000,000", "_" * 23 + "日日"), ("a" * 23, "100,000,000,000", "0", "")])
 def test_no_number_and_no_name_is_ever_cut_or_broken(cells: list[tuple[str, str, str, str]]) -> None:
     rows = [dict(zip(("name", "in", "num_out", "text"), row, strict=True)) for row in cells]
     for asked in (rows, [dict(reversed(row.items())) for row in rows]):
