@@ -10,7 +10,7 @@ import duckdb
 from dyna_assets.curation.curate import CORPUS, CURRENT_VERDICTS, READS
 from dyna_assets.quality import CHECKS, measured_of
 from dyna_assets.quality.policy import with_notes
-from dyna_assets.stamps import STEPS
+from dyna_assets.stamps import OF_ITS_UPLOAD, STEPS
 from dyna_assets.warehouse.store import Warehouse
 
 
@@ -31,10 +31,6 @@ class SourceSummary:
     camera_minutes: float
     raw_mb: float
     episode_mb: float
-
-
-OF_ITS_UPLOAD = "upload quarantined: "
-"""How the reason of a recording begins that was not looked at, as its whole upload is refused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,9 @@ SCHEMA_VERSION = 2
 Redo = Literal["missing", "missing_or_stale"]
 Status = Literal["ok", "rejected", "error"]
 
+OF_ITS_UPLOAD = "upload quarantined: "
+"""How the reason of a recording begins that was not looked at, as its whole upload is refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -151,6 +151,9 @@ def upload_report(
     files_out = tuple(file_lines(files, listed, episodes, metadata, ignore))
     topics = tuple(_topic_lines(rows.accounts))
     refused = [one for one in rows.rejections if not one.is_of_upload]
+    facts = [
+        json.loads(row["facts"] or "{}") for row in rows.recordings
+    ]  # a row of an earlier version has none
     known = {row["episode_id"] for row in rows.accounts}
     unreadable = [one for one in refused if one.step == "recordings" and one.episode_id not in known]
     problems = (
@@ -163,8 +166,8 @@ def upload_report(
         tuple(_episode_lines(episodes, rows.made, refused)),
         tuple(RefusedLine(one.episode_id, one.name, one.step, one.status, one.reasons) for one in refused),
         len(unreadable),
-        _tasks(rows.recordings),
-        _notes(rows.recordings),
+        _tasks(rows.recordings, facts),
+        _notes(facts),
         topics,
         problems,
     )
@@ -236,19 +239,18 @@ def _refusal_problems(
         yield f"topics unknown of {_unreadable(len(unreadable))}. First: {unreadable[0].name}"
 
 
-def _tasks(recordings: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _tasks(recordings: Sequence[Mapping[str, Any]], facts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Task texts, also of tasks that hold for a part of a recording only; most frequent first."""
     counts: Counter[str] = Counter()
-    for row in recordings:
-        texts = json.loads(row["facts"] or "{}").get("texts", ())  # a row of an earlier version has none
+    for row, said in zip(recordings, facts, strict=True):
+        texts = said.get("texts", ())
         counts.update({row["task"], *(text["text"] for text in texts if text["key"] == "task")} - {""})
     return dict(counts.most_common())
 
 
-def _notes(recordings: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _notes(facts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """What readers left out or assumed; most frequent first."""
-    notes = (json.loads(row["facts"] or "{}").get("notes", ()) for row in recordings)
-    return dict(Counter(note for of_one in notes for note in of_one).most_common())
+    return dict(Counter(note for said in facts for note in said.get("notes", ())).most_common())
 
 
 def _topic_lines(accounts: Sequence[Mapping[str, Any]]) -> Iterator[TopicLine]:

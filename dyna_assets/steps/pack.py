@@ -62,7 +62,9 @@ class Extras:
 
         Raises RecordingError if the reader cannot give them.
         """
-        confidences = {role.confidence for role in source.vectors} - {role.topic for role in source.vectors}
+        confidences = {role.confidence for role in source.vectors} - {
+            role.topic for role in source.topic_roles
+        }
         topics = [
             topic for topic in recording.topics if topic in confidences or source.use_of(topic) == "extra"
         ]

@@ -17,6 +17,7 @@ from dyna_assets.landing.sources.base import nearest_first
 from dyna_assets.landing.sources.texts import Said, said_at
 from dyna_assets.quality.spans import longest
 from dyna_assets.quality.vector_facts import next_state_facts, vector_facts
+from dyna_assets.stamps import OF_ITS_UPLOAD
 from dyna_assets.steps.accounts import account_rows
 from dyna_assets.steps.align import Series
 from dyna_assets.steps.series import read_vectors
@@ -30,7 +31,7 @@ Times = NDArray[np.int64]
 def probe(row: Row) -> StepResult:
     """Read the clocks of every topic with a role, and the vectors. Raises RecordingError."""
     if row.upload_problem:
-        return StepResult(row.episode_id, "rejected", f"upload quarantined: {row.upload_problem}")
+        return StepResult(row.episode_id, "rejected", f"{OF_ITS_UPLOAD}{row.upload_problem}")
     with row.recording() as recording:
         facts = measure(recording, row.source, now_ns=time.time_ns())
         facts["texts"] += _own_task(row, recording, facts)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dyna_assets.corpus import OF_ITS_UPLOAD, Rejection
+from dyna_assets.corpus import Rejection
 from dyna_assets.landing.recording import FileInfo
 from dyna_assets.landing.report import RefusedLine, ReportRows, UploadReport, upload_report
+from dyna_assets.stamps import OF_ITS_UPLOAD
 
 ROW = {
     "episode_id": 1, "topic": "/a", "kind": "vector", "encoding": "float32", "use": "role", "role": "",

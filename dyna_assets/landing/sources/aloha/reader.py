@@ -80,7 +80,8 @@ class AlohaHdf5Reader(OneFileReader):
             for name, info in recording.topics.items()
             if name not in self.ignores and not NO_ROLE.search(name.rpartition("/")[2])
         }
-        return guess_roles(telling, recording.meta.rate_hz or ALOHA_HZ)
+        assert recording.meta.rate_hz is not None, "the reader sets it"
+        return guess_roles(telling, recording.meta.rate_hz)
 
 
 class AlohaRecording(RowRecording):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,8 @@ class HandVideoRecording(RowRecording):
         video = Video(folder, name)
         info, pts_F = video.info(), video.pts()
         if not poses_name:
-            return cls(video, info, pts_F, _meta(None, len(pts_F), ["no pose file: a camera alone"]), {}, ())
+            meta = _meta(None, len(pts_F), ["no pose file: a camera alone"], missing={})
+            return cls(video, info, pts_F, meta, {}, ())
         poses = read_poses(folder, poses_name)
         times_F, where = frame_times(pts_F, info), folder.at(poses_name)
         fault = counts_from_one(poses, len(pts_F), first_frame, where)
@@ -71,7 +72,7 @@ class HandVideoRecording(RowRecording):
         }
         notes += [f"{side} hand: {track.note}" for side, track in hands.items() if track.note]
         rows = _row_topics(hands, poses.columns, times_M)
-        meta = replace(_meta(poses, len(pts_F), notes), missing=dict.fromkeys(rows, fault) if fault else {})
+        meta = _meta(poses, len(pts_F), notes, missing=dict.fromkeys(rows, fault) if fault else {})
         seen = tuple(side for side, track in hands.items() if track.is_seen)
         return cls(video, info, pts_F, meta, rows, seen)
 
@@ -137,7 +138,9 @@ def _row_topics(
     return topics
 
 
-def _meta(poses: HandPoses | None, num_frames: int, notes: list[str]) -> RecordingMeta:
+def _meta(
+    poses: HandPoses | None, num_frames: int, notes: Sequence[str], *, missing: Mapping[str, str]
+) -> RecordingMeta:
     """num_listed: the rows that pair by number must be as many as the video has frames."""
     facts = dict(poses.facts) if poses else {}
     by_number = poses is not None and poses.by == "frame"
@@ -145,6 +148,7 @@ def _meta(poses: HandPoses | None, num_frames: int, notes: list[str]) -> Recordi
         facts,
         paired_by="number" if by_number else "clock",
         num_listed=num_frames if by_number else None,
+        missing=missing,
         notes=tuple(notes),
         extra={"poses": plain(facts), "poses_paired_by": poses.by if poses else ""},
     )

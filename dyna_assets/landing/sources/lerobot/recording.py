@@ -161,7 +161,8 @@ def lerobot_roles(recording: Recording) -> Roles:
         for name, info in telling.items()
         if name.startswith("observation") or info.kind == "image" or IS_ACTION.search(name)
     }
-    return guess_roles(named or telling, recording.meta.rate_hz or 0.0)
+    assert recording.meta.rate_hz is not None, "info.json has it"
+    return guess_roles(named or telling, recording.meta.rate_hz)
 
 
 def _meta(

@@ -117,7 +117,8 @@ class RldsReader:
             for name, info in recording.topics.items()
             if name.startswith("observation") or IS_ACTION.search(name)
         }
-        return guess_roles(topics or recording.topics, self.rate_hz or 0.0)
+        assert self.rate_hz is not None, "nothing opens without"
+        return guess_roles(topics or recording.topics, self.rate_hz)
 
 
 def _data_files(files: Mapping[str, FileInfo]) -> list[str]:
